@@ -1,0 +1,1 @@
+"""The pure cores: they compute and never act."""

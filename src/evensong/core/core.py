@@ -1,0 +1,57 @@
+"""The contract of an engine: it computes and never acts.
+
+Calls go in, effects come out, one deadline says when to call again. Time is an integer of
+microseconds, datagrams are bytes, randomness is injected. Same inputs, same bytes out.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from evensong.core.effects import Effect, Packet
+
+
+class Source(Protocol):
+    """The layer above, seen from an engine: packets are pulled when they can be sent.
+
+    Packing and timestamps are thereby decided at the moment of sending.
+    """
+
+    def backlog(self) -> int:
+        """How many packets wait."""
+        ...
+
+    def pull(self, packets_max: int) -> list[Packet]:
+        """Hand over the next packets, in order, at most `packets_max`."""
+        ...
+
+
+class Core(ABC):
+    """One processor's engine. The driver calls it, then performs what `drain` returns, in order."""
+
+    @abstractmethod
+    def start(self, now: int) -> None:
+        """Begin; called once, before anything else."""
+
+    @abstractmethod
+    def submit(self, now: int) -> None:
+        """Say that the source has something to send."""
+
+    @abstractmethod
+    def receive(self, datagram: bytes, now: int) -> None:
+        """Take in a datagram. Whatever it holds, this never raises: bad input is counted."""
+
+    @abstractmethod
+    def expire(self, now: int) -> None:
+        """Act on every timer that is due."""
+
+    @abstractmethod
+    def leave(self, now: int) -> None:
+        """Depart in good order; the core does nothing more."""
+
+    @abstractmethod
+    def deadline(self) -> int:
+        """When to call `expire` next, in microseconds, or `NEVER`."""
+
+    @abstractmethod
+    def drain(self) -> list[Effect]:
+        """Return the effects since the last drain."""

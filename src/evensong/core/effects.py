@@ -1,0 +1,192 @@
+"""What a core asks its driver to do.
+
+`drain()` returns these as a program: the driver (`daemon/driver.py`) or the simulator
+(`sim/world.py`) performs them in order, so what comes after a `Persist` happens after the disk has
+it. No effect waits for a reply. The union is closed: whoever performs it handles every member or
+does not type-check.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias, final
+
+from evensong.core.ids import Configuration, ProcessorId, RingId
+
+
+class Service(Enum):
+    """What the sender asked of a message's delivery."""
+
+    AGREED = 1
+    SAFE = 2
+
+
+class Packet(NamedTuple):
+    """What the layer above hands over when the token is here."""
+
+    service: Service
+    payload: bytes
+    timestamp: int = 0  # Lamport time, decided at the moment of sending; several rings need it
+
+
+@final
+class Broadcast:
+    """Send a datagram to every other processor of the cluster; it may get lost."""
+
+    __slots__ = ("datagram",)
+
+    def __init__(self, datagram: bytes) -> None:
+        self.datagram: Final = datagram
+
+
+@final
+class Unicast:
+    """Send a datagram to one processor; it may get lost."""
+
+    __slots__ = ("datagram", "to")
+
+    def __init__(self, to: ProcessorId, datagram: bytes) -> None:
+        self.to: Final = to
+        self.datagram: Final = datagram
+
+
+@final
+class Sent:
+    """One of our packets got its place in the order; its first broadcast is the effect before."""
+
+    __slots__ = ("packet", "ring_id", "seq")
+
+    def __init__(self, ring_id: RingId, seq: int, packet: Packet) -> None:
+        self.ring_id: Final = ring_id
+        self.seq: Final = seq
+        self.packet: Final = packet
+
+
+@final
+class Deliver:
+    """Hand a message to the layer above, in the configuration `conf_id`."""
+
+    __slots__ = (
+        "after_gap",
+        "conf_id",
+        "payload",
+        "ring_id",
+        "safe_line",
+        "sender_id",
+        "seq",
+        "service",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        conf_id: RingId,
+        ring_id: RingId,
+        seq: int,
+        sender_id: ProcessorId,
+        service: Service,
+        timestamp: int,
+        payload: bytes,
+        safe_line: int,
+        after_gap: bool,
+    ) -> None:
+        self.conf_id: Final = conf_id
+        self.ring_id: Final = ring_id  # where it was sequenced: (ring_id, seq) is its place
+        self.seq: Final = seq
+        self.sender_id: Final = sender_id
+        self.service: Final = service
+        self.timestamp: Final = timestamp
+        self.payload: Final = payload
+        self.safe_line: Final = safe_line  # all members have everything up to here
+        self.after_gap: Final = after_gap  # a message before it is lost to this configuration
+
+
+@final
+class Install:
+    """Hand a configuration change to the layer above."""
+
+    __slots__ = ("configuration",)
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration: Final = configuration
+
+
+@final
+class SafeLine:
+    """Every member of the ring has all of its messages up to `seq`; at most one a token visit."""
+
+    __slots__ = ("ring_id", "seq")
+
+    def __init__(self, ring_id: RingId, seq: int) -> None:
+        self.ring_id: Final = ring_id
+        self.seq: Final = seq
+
+
+@final
+class Persist:
+    """Make the record durable before anything that follows."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: bytes) -> None:
+        self.record: Final = record
+
+
+@final
+class StateChange:
+    """For the trace: the membership moved to another state, and why."""
+
+    __slots__ = ("about", "cause", "ring_id", "state")
+
+    def __init__(self, state: str, ring_id: RingId, cause: str, about: ProcessorId) -> None:
+        self.state: Final = state
+        self.ring_id: Final = ring_id
+        self.cause: Final = cause
+        self.about: Final = about  # the processor it is about, or 0
+
+
+@final
+class TokenVisit:
+    """For the trace: what one visit of the token did."""
+
+    __slots__ = ("aru", "fcc", "resent", "ring_id", "sent", "seq", "token_seq")
+
+    def __init__(
+        self,
+        ring_id: RingId,
+        token_seq: int,
+        seq: int,
+        aru: int,
+        fcc: int,
+        sent: int,
+        resent: int,
+    ) -> None:
+        self.ring_id: Final = ring_id
+        self.token_seq: Final = token_seq  # as forwarded
+        self.seq: Final = seq
+        self.aru: Final = aru
+        self.fcc: Final = fcc
+        self.sent: Final = sent
+        self.resent: Final = resent
+
+
+@final
+class Halt:
+    """Stop this processor with an error; the core does nothing more."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason: Final = reason
+
+
+Effect: TypeAlias = (
+    Broadcast
+    | Unicast
+    | Sent
+    | Deliver
+    | Install
+    | SafeLine
+    | Persist
+    | StateChange
+    | TokenVisit
+    | Halt
+)

@@ -1,0 +1,1 @@
+"""Totem: total order, membership and recovery on a token-passing ring."""

@@ -1,0 +1,37 @@
+"""Every exception evensong raises.
+
+EvensongError
+├── MalformedFrame      bytes off the wire do not form a frame; the datagram is dropped
+├── CorruptRecord       the stable record cannot be read; the processor must not start
+├── BadParameters       timeouts or limits that cannot work together
+├── BadScenario         a text scenario or fault plan that cannot be read
+└── BadTrace            a trace that cannot be read or written
+"""
+
+
+class EvensongError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+
+class MalformedFrame(EvensongError):
+    """Bytes off the wire do not form a frame. Definite: the datagram had no effect."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CorruptRecord(EvensongError):
+    """The stable record cannot be read. Starting anyway could reuse a ring id."""
+
+
+class BadParameters(EvensongError):
+    """Timeouts or limits that cannot work together; the message names the rule."""
+
+
+class BadScenario(EvensongError):
+    """A text scenario or fault plan that cannot be read; the message names the line."""
+
+
+class BadTrace(EvensongError):
+    """A trace that cannot be read or written; the message names the file."""

@@ -1,0 +1,1 @@
+"""The trace: every observable event of a processor, in one schema."""
