@@ -1,0 +1,57 @@
+"""Timeouts and limits of a ring, and the rules between them that make it work.
+
+All times are microseconds. A timeout that is too short for the ring's size makes it reform for ever,
+so the rules are checked at start-up and named when they fail.
+"""
+
+from typing import NamedTuple
+
+from evensong.core.ids import PROCESSORS_MAX
+from evensong.errors import BadParameters
+
+MS = 1_000
+
+
+class Parameters(NamedTuple):
+    """The settings of one ring; equal at all of its processors."""
+
+    token_retransmit: int = 3 * MS
+    token_loss: int = 15 * MS
+    join: int = 2 * MS
+    consensus: int = 8 * MS
+    beacon: int = 50 * MS
+    hold: int = 5 * MS
+    fail_to_rcv_time: int = 100 * MS
+    fail_to_rcv_visits_min: int = 50  # a slow ring needs more than time to accuse somebody
+    form_retry_limit: int = 2
+    idle_rotations: int = 30
+    window_size: int = 50  # messages a rotation, all processors together
+    messages_max: int = 17  # messages a visit
+    receive_horizon: int = 1_000  # messages beyond what is released; bounds every buffer
+    rtr_max: int = 32  # ranges of retransmission requests in a token
+    miss_count: int = 1  # visits that must miss a message before it is requested
+    datagram_max: int = 1_400  # larger control frames travel in parts
+    ceiling_stride: int = 1_024
+    visit_time_max: int = 100  # what one visit may take, for the rule about token_loss
+    packet_time: int = 10
+
+    def check(self, processors: int) -> None:
+        """Refuse what cannot work on a ring of so many processors."""
+        rules = [
+            (2 <= processors <= PROCESSORS_MAX or processors == 1, f"1..{PROCESSORS_MAX} processors"),
+            (min(self) > 0, "every parameter is positive"),
+            (self.token_loss >= 4 * self.token_retransmit, "token_loss >= 4 * token_retransmit"),
+            (self.consensus > 2 * self.join, "consensus > 2 * join"),
+            (self.hold < self.token_loss / 2, "hold < token_loss / 2"),
+            (self.beacon >= self.join, "beacon >= join"),
+            (
+                self.token_loss
+                >= 3 * (processors * self.visit_time_max + self.window_size * self.packet_time),
+                "token_loss >= 3 * (processors * visit_time_max + window_size * packet_time)",
+            ),
+            (self.messages_max <= self.window_size, "messages_max <= window_size"),
+            (self.window_size <= self.receive_horizon, "window_size <= receive_horizon"),
+        ]
+        for holds, rule in rules:
+            if not holds:
+                raise BadParameters(f"for {processors} processors the rule is: {rule}; got {self}")

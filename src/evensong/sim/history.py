@@ -1,0 +1,179 @@
+"""What every processor observably did in a run: the input of the EVS check and of the trace.
+
+One `Life` per incarnation of a processor. Rows carry `pos`, the number of deliveries made before
+them in that life, so that deliveries, sends and events interleave exactly.
+"""
+
+from typing import Final, NamedTuple, TypeAlias, final
+
+from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
+from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
+from evensong.sim.unit import UnitId, decode_unit, digest
+
+LifeId: TypeAlias = tuple[ProcessorId, int]  # node, incarnation
+
+
+class Send(NamedTuple):
+    """A unit at its first broadcast."""
+
+    unit_id: UnitId
+    ring_id: RingId
+    seq: int
+    conf_no: int
+    pos: int
+    service: Service
+    size: int
+    digest: int
+    t_us: int
+
+
+class Delivery(NamedTuple):
+    """A unit delivered here; its `pos` is its index in the life's list."""
+
+    unit_id: UnitId
+    ring_id: RingId
+    seq: int
+    conf_no: int
+    service: Service
+    reduced: bool
+    safe_line: int
+    after_gap: bool
+    size: int
+    digest: int
+    t_us: int
+
+
+class Event(NamedTuple):
+    """Everything else: start, conf, state, token, fail, stop, fault_inject, quiesce."""
+
+    pos: int
+    t_us: int
+    etype: str
+    conf_no: int
+    conf: Configuration | None = None
+    cause: str = ""
+    aux: tuple[tuple[str, str], ...] = ()
+
+
+@final
+class Life:
+    """One incarnation of a processor."""
+
+    __slots__ = ("confs", "deliveries", "ended", "events", "incarnation", "node", "sends")
+
+    def __init__(self, node: ProcessorId, incarnation: int) -> None:
+        self.node: Final = node
+        self.incarnation: Final = incarnation
+        self.confs: Final[list[Configuration]] = []  # by conf_no
+        self.sends: Final[list[Send]] = []
+        self.deliveries: Final[list[Delivery]] = []
+        self.events: Final[list[Event]] = []  # `pseq` is the index
+        self.ended = ""  # "", "fail", "stop" or "quiesce"
+
+    def _event(
+        self,
+        etype: str,
+        now: int,
+        conf: Configuration | None = None,
+        cause: str = "",
+        aux: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        conf_no = len(self.confs) - 1
+        self.events.append(Event(len(self.deliveries), now, etype, conf_no, conf, cause, aux))
+
+    def start(self, now: int) -> None:
+        """Begin the life."""
+        self._event("start", now)
+
+    def install(self, configuration: Configuration, now: int) -> None:
+        """Record a configuration change."""
+        self.confs.append(configuration)
+        self._event("conf", now, configuration, configuration.cause)
+
+    def send(self, sent: Sent, now: int) -> None:
+        """Record the first broadcast of a unit."""
+        service, payload, _ = sent.packet
+        self.sends.append(
+            Send(
+                decode_unit(payload),
+                sent.ring_id,
+                sent.seq,
+                len(self.confs) - 1,
+                len(self.deliveries),
+                service,
+                len(payload),
+                digest(payload),
+                now,
+            )
+        )
+
+    def deliver(self, delivered: Deliver, now: int) -> None:
+        """Record a delivery."""
+        payload = delivered.payload
+        conf_no = len(self.confs) - 1
+        reduced = delivered.service is Service.SAFE and self.confs[conf_no].transitional
+        self.deliveries.append(
+            Delivery(
+                decode_unit(payload),
+                delivered.ring_id,
+                delivered.seq,
+                conf_no,
+                delivered.service,
+                reduced,
+                delivered.safe_line,
+                delivered.after_gap,
+                len(payload),
+                digest(payload),
+                now,
+            )
+        )
+
+    def change_state(self, change: StateChange, now: int) -> None:
+        """Record a move of the membership's state machine."""
+        aux = (("state", change.state), ("ring", str(change.ring_id)), ("about", str(change.about)))
+        self._event("state", now, cause=change.cause, aux=aux)
+
+    def visit(self, visit: TokenVisit, now: int) -> None:
+        """Record a visit of the token."""
+        aux = (
+            ("ring", str(visit.ring_id)),
+            ("token_seq", str(visit.token_seq)),
+            ("seq", str(visit.seq)),
+            ("aru", str(visit.aru)),
+            ("fcc", str(visit.fcc)),
+            ("sent", str(visit.sent)),
+            ("resent", str(visit.resent)),
+        )
+        self._event("token", now, aux=aux)
+
+    def note(self, etype: str, now: int, cause: str = "") -> None:
+        """Record a fault done to this processor."""
+        self._event(etype, now, cause=cause)
+
+    def end(self, how: str, now: int, cause: str = "") -> None:
+        """Close the life: `fail` (crash), `stop` (left in good order) or `quiesce` (end of run)."""
+        assert not self.ended
+        self.ended = how
+        self._event(how, now, cause=cause)
+
+    def conf_id(self, conf_no: int) -> RingId:
+        """Return the id of the life's configuration number `conf_no`."""
+        return self.confs[conf_no].conf_id if conf_no >= 0 else NO_RING
+
+
+@final
+class History:
+    """All lives of a run, in the order in which they began."""
+
+    __slots__ = ("lives",)
+
+    def __init__(self) -> None:
+        self.lives: Final[dict[LifeId, Life]] = {}
+
+    def begin(self, node: ProcessorId, incarnation: int, now: int) -> Life:
+        """Open a life."""
+        assert (node, incarnation) not in self.lives
+        life = Life(node, incarnation)
+        self.lives[node, incarnation] = life
+        life.start(now)
+        return life
