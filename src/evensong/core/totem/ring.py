@@ -85,10 +85,11 @@ class SingleRing(Core):
         "last_token",
         "last_token_seq",
         "membership",
+        "met",
+        "met_by_state",
         "my_id",
         "my_ring_id",
         "old",
-        "pairs",
         "parameters",
         "parts",
         "recovery",
@@ -147,7 +148,8 @@ class SingleRing(Core):
         self.beacon: Final = Timer(parameters.beacon)
         self.hold: Final = Timer(parameters.hold)
         self.drops: Final[dict[str, int]] = {}  # by reason
-        self.pairs: Final[set[tuple[State, str]]] = set()  # (state, event) pairs met
+        self.met_by_state: Final[dict[State, set[str]]] = {state: set() for state in State}
+        self.met = self.met_by_state[self.state]  # the events that met this state
         self._due = NEVER
         self._effects: list[Effect] = []
 
@@ -167,7 +169,7 @@ class SingleRing(Core):
         if self.halted:
             return
         self._notice_pause(now)
-        self.pairs.add((self.state, "submit"))
+        self.met.add("submit")
         if self.state is State.OPERATIONAL:
             if len(self.ring.members) == 1:
                 self._deliver_alone(now)
@@ -236,6 +238,10 @@ class SingleRing(Core):
         self._effects = []
         return effects
 
+    def pairs(self) -> set[tuple[str, str]]:
+        """Return the (state, event) pairs that this processor has been through."""
+        return {(state.value, event) for state in State for event in self.met_by_state[state]}
+
     # -- datagrams ---------------------------------------------------------------------------
 
     def _receive(self, datagram: bytes, now: int) -> None:
@@ -282,16 +288,16 @@ class SingleRing(Core):
         """Keep a message of my ring; hear of other rings from theirs."""
         state = self.state
         if message.ring_id == self.ring.ring_id and state is State.OPERATIONAL:
-            self.pairs.add((state, "regular"))
+            self.met.add("regular")
             if message.flags & ENCAP:
                 self._drop("recovery traffic of an installed ring")  # everybody has it
             elif self._store(message, now):
                 self._deliver_ready()
         elif message.ring_id == self.ring.ring_id and state is State.RECOVERY:
-            self.pairs.add((state, "regular"))
+            self.met.add("regular")
             self._store_in_recovery(message, now)
         elif message.ring_id == self.old.ring_id and state is not State.OPERATIONAL:
-            self.pairs.add((state, "regular of the old ring"))
+            self.met.add("regular of the old ring")
             self._store_for_old_ring(message)
         else:
             self._hear_stranger("regular", transmitter, message.ring_id, now)
@@ -301,13 +307,13 @@ class SingleRing(Core):
         state = self.state
         ring = self.ring
         if token.ring_id != ring.ring_id:
-            self.pairs.add((state, "token of another ring"))
+            self.met.add("token of another ring")
             self._drop("token of another ring")
         elif state is State.GATHER or state is State.COMMIT:
-            self.pairs.add((state, "token"))
+            self.met.add("token")
             self._drop("token while forming a ring")
         elif state is State.OPERATIONAL or state is State.RECOVERY:
-            self.pairs.add((state, "token"))
+            self.met.add("token")
             if token.token_seq <= ring.my_token_seq:
                 self._drop("token seen before")
             elif len(ring.members) == 1 or not ring.is_plausible(token):
@@ -320,7 +326,7 @@ class SingleRing(Core):
     def on_join(self, join: Join, now: int) -> None:
         """Weigh a proposal [SRP §5]."""
         state = self.state
-        self.pairs.add((state, "join"))
+        self.met.add("join")
         membership = self.membership
         sender_id = join.sender_id
         if now < self.stale_joins_until:
@@ -362,7 +368,7 @@ class SingleRing(Core):
     def on_commit(self, commit: CommitToken, now: int) -> None:
         """Fill my entry in the first rotation, learn from it in the second [SRP §5]."""
         state = self.state
-        self.pairs.add((state, "commit"))
+        self.met.add("commit")
         if state is State.GATHER:
             if self._is_proposed(commit):
                 self.enter_commit(commit, now)
@@ -395,7 +401,7 @@ class SingleRing(Core):
 
     def on_hold_cancel(self, cancel: HoldCancel, now: int) -> None:
         """Let an idle token go: somebody has something to send."""
-        self.pairs.add((self.state, "hold_cancel"))
+        self.met.add("hold_cancel")
         if cancel.ring_id != self.ring.ring_id or self.state is not State.OPERATIONAL:
             self._drop("hold_cancel of another ring")
             return
@@ -406,7 +412,7 @@ class SingleRing(Core):
     def on_leave(self, leave: Leave, transmitter: ProcessorId, now: int) -> None:
         """Go on without a processor that departs in good order."""
         state = self.state
-        self.pairs.add((state, "leave"))
+        self.met.add("leave")
         membership = self.membership
         is_stale = leave.ring_id.seq < self.old.ring_id.seq
         if transmitter not in membership.proposed() or is_stale:
@@ -425,10 +431,10 @@ class SingleRing(Core):
         state = self.state
         membership = self.membership
         if transmitter in membership.my_memb and ring_id.seq <= self.my_ring_id.seq:
-            self.pairs.add((state, what + " of a past ring"))
+            self.met.add(what + " of a past ring")
             self._drop(what + " of a past ring")
             return
-        self.pairs.add((state, "foreign " + what))
+        self.met.add("foreign " + what)
         if state is State.OPERATIONAL or state is State.GATHER:
             if transmitter in membership.proc_set and state is State.GATHER:
                 self._drop("stranger already known")
@@ -449,7 +455,7 @@ class SingleRing(Core):
     def on_token_loss(self, now: int) -> None:
         """Give up on the token, or on the ring that was to be formed [SRP §5]."""
         state = self.state
-        self.pairs.add((state, "token_loss"))
+        self.met.add("token_loss")
         if state is State.OPERATIONAL:
             self.enter_gather(now, "token loss", NO_PROCESSOR)
         elif state is State.GATHER or state is State.COMMIT or state is State.RECOVERY:
@@ -462,7 +468,7 @@ class SingleRing(Core):
 
     def on_token_retransmit(self, now: int) -> None:
         """Send the token or commit token again: nobody has shown that it arrived [SRP §4]."""
-        self.pairs.add((self.state, "token_retransmit"))
+        self.met.add("token_retransmit")
         assert self.state is not State.GATHER
         assert self.last_token
         self._effects += self.last_token
@@ -470,7 +476,7 @@ class SingleRing(Core):
 
     def on_consensus_timeout(self, now: int) -> None:
         """Go on without those who did not agree [SRP §5]."""
-        self.pairs.add((self.state, "consensus_timeout"))
+        self.met.add("consensus_timeout")
         assert self.state is State.GATHER
         membership = self.membership
         if membership.has_consensus():
@@ -481,19 +487,19 @@ class SingleRing(Core):
 
     def on_join_timeout(self, now: int) -> None:
         """Say my proposal again: the Join may have got lost."""
-        self.pairs.add((self.state, "join_timeout"))
+        self.met.add("join_timeout")
         assert self.state is State.GATHER
         self._broadcast_join(now)
 
     def on_hold_timeout(self, now: int) -> None:
         """Let the held token of an idle ring go round once."""
-        self.pairs.add((self.state, "hold_timeout"))
+        self.met.add("hold_timeout")
         assert self.held_token is not None
         self._release_held_token(now)
 
     def on_beacon_timeout(self, now: int) -> None:
         """Show that the ring exists, unless its messages did."""
-        self.pairs.add((self.state, "beacon_timeout"))
+        self.met.add("beacon_timeout")
         assert self.state is State.OPERATIONAL
         if now - self.regular_at >= self.parameters.beacon:
             sign = Beacon(self.ring.ring_id, len(self.ring.members))
@@ -504,7 +510,7 @@ class SingleRing(Core):
         """Suspect nobody for my own lateness: I was suspended, or the machine was busy."""
         if now - self._due <= self.parameters.token_loss // 2:
             return
-        self.pairs.add((self.state, "pause"))
+        self.met.add("pause")
         for timer in (self.token_loss, self.consensus, self.join):
             if timer.is_armed():
                 timer.start(now)
@@ -519,7 +525,7 @@ class SingleRing(Core):
             self.cause = cause
         self.recovery = None  # a failed recovery; what it taught is in the old ring's buffer
         self.ring = self.old
-        self.state = State.GATHER
+        self._change_state(State.GATHER)
         self.held_token = None
         self.last_token = []
         for timer in (self.token_loss, self.token_retransmit, self.hold, self.beacon):
@@ -534,7 +540,7 @@ class SingleRing(Core):
         """Commit to the proposed ring and pass its commit token on [SRP §5]."""
         for timer in (self.join, self.consensus):
             timer.stop()  # a Join sent from here on would throw the others back [SRP §5]
-        self.state = State.COMMIT
+        self._change_state(State.COMMIT)
         self.my_ring_id = commit.ring_id
         self._reserve(commit.ring_id.seq)
         members = commit.member_ids()
@@ -549,7 +555,7 @@ class SingleRing(Core):
         members = commit.member_ids()
         self.recovery = Recovery(commit, self.old)
         self.ring = Ring(commit.ring_id, members, self.my_id, self.parameters)
-        self.state = State.RECOVERY
+        self._change_state(State.RECOVERY)
         self._effects.append(
             StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
         )
@@ -587,7 +593,7 @@ class SingleRing(Core):
         self._deliver_alone(now)
 
     def _settle(self, ring: Ring, install_seq: int, now: int) -> None:
-        self.state = State.OPERATIONAL
+        self._change_state(State.OPERATIONAL)
         self.old = ring
         ring.high_delivered = install_seq  # what came before is recovery traffic, not messages
         absent = self.membership.install(ring.members)
@@ -597,6 +603,10 @@ class SingleRing(Core):
         self.hold_cancelled = False
         if ring.is_representative():
             self.beacon.start(now)
+
+    def _change_state(self, state: State) -> None:
+        self.state = state
+        self.met = self.met_by_state[state]
 
     # -- forming a ring ----------------------------------------------------------------------
 
