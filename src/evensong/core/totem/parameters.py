@@ -1,7 +1,6 @@
 """Timeouts and limits of a ring, and the rules between them that make it work.
 
-All times are microseconds. A timeout that is too short for the ring's size makes it reform for ever,
-so the rules are checked at start-up and named when they fail.
+All times are microseconds. A timeout too short for the ring's size makes it reform for ever, so the rules are checked at start-up and named when they fail.
 """
 
 from typing import NamedTuple
