@@ -1,7 +1,7 @@
 """Timeouts and limits of a ring, and the rules between them that make it work.
 
-All times are microseconds. A timeout that is too short for the ring's size makes it reform for ever,
-so the rules are checked at start-up and named when they fail.
+All times are microseconds. A timeout that is too short for the ring's size makes it reform for
+ever, so the rules are checked at start-up and named when they fail.
 """
 
 from typing import NamedTuple
@@ -38,11 +38,11 @@ class Parameters(NamedTuple):
     def check(self, processors: int) -> None:
         """Refuse what cannot work on a ring of so many processors."""
         rules = [
-            (2 <= processors <= PROCESSORS_MAX or processors == 1, f"1..{PROCESSORS_MAX} processors"),
+            (1 <= processors <= PROCESSORS_MAX, f"1..{PROCESSORS_MAX} processors"),
             (min(self) > 0, "every parameter is positive"),
             (self.token_loss >= 4 * self.token_retransmit, "token_loss >= 4 * token_retransmit"),
             (self.consensus > 2 * self.join, "consensus > 2 * join"),
-            (self.hold < self.token_loss / 2, "hold < token_loss / 2"),
+            (2 * self.hold < self.token_loss, "2 * hold < token_loss"),
             (self.beacon >= self.join, "beacon >= join"),
             (
                 self.token_loss
