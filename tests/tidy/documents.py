@@ -80,17 +80,27 @@ def links(path: str, markdown: str, texts: Mapping[str, str]) -> list[str]:
 
 
 def remarks(source: str) -> list[tuple[int, str]]:
-    """Return the comments and docstrings of a module, with the line each begins on."""
-    found = [
-        (token.start[0], token.string)
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    ]
+    """Return the comments and docstrings of a module, with the line each begins on.
+
+    Comment lines that follow each other are one remark.
+    """
+    found: list[tuple[int, str]] = []
+    last_line = -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line = token.start[0]
+            text = token.string.lstrip("# ")
+            if line == last_line + 1:
+                began, before = found.pop()
+                found.append((began, f"{before} {text}"))
+            else:
+                found.append((line, text))
+            last_line = line
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            text = node.value.value
-            if isinstance(text, str):
-                found.append((node.lineno, text))
+            docstring = node.value.value
+            if isinstance(docstring, str):
+                found.append((node.lineno, docstring))
     return sorted(found)
 
 
@@ -108,14 +118,19 @@ def citations(path: str, source: str, papers: str) -> list[str]:
 
 
 def deviations(path: str, source: str, document: str) -> list[str]:
-    """Every deviation that the code points to is told in docs/deviations.md."""
+    """Every deviation in the code points to where docs/deviations.md tells it."""
     known = anchors(document)
-    return [
-        f"{path}:{number}: no heading for #{anchor} in docs/deviations.md"
-        for number, line in enumerate(source.splitlines(), start=1)
-        for anchor in DEVIATION.findall(line)
-        if anchor not in known
-    ]
+    problems = []
+    for line, remark in remarks(source):
+        aims = DEVIATION.findall(remark)
+        if "Deviation:" in remark and not aims:
+            problems.append(f"{path}:{line}: a deviation without its docs/deviations.md#heading")
+        problems.extend(
+            f"{path}:{line}: no heading for #{aim} in docs/deviations.md"
+            for aim in aims
+            if aim not in known
+        )
+    return problems
 
 
 def machine_traces(path: str, text: str) -> list[str]:

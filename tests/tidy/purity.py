@@ -4,11 +4,13 @@ Each rule is a function from source text to problems, one line each; none means 
 """
 
 import ast
+from collections.abc import Container
 from typing import Final, TypeAlias
 
 from tests.tidy.source import module_name
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Scope: TypeAlias = Function | ast.ClassDef
 Comprehension: TypeAlias = ast.ListComp | ast.DictComp | ast.GeneratorExp
 
 CORE_MODULES: Final = ("abc", "collections", "enum", "random", "struct", "typing", "zlib")
@@ -95,11 +97,11 @@ def _impurity(node: ast.AST) -> str:
 def core_set_order(path: str, source: str) -> list[str]:
     """A core never depends on the order of a set.
 
-    Seen are set displays and calls, and names this file annotates or assigns as sets. A loop over
-    one is a problem unless whatever takes it cannot tell the order (`sorted`, `any`, another set).
+    Seen are set displays and calls, and names and attributes that their function or class annotates
+    or assigns as sets. A loop over one is a problem unless whatever takes it cannot tell the order
+    (`sorted`, `any`, another set).
     """
     tree = ast.parse(source)
-    sets = _names_of_sets(tree)
     blind = {
         id(argument)
         for node in ast.walk(tree)
@@ -108,23 +110,24 @@ def core_set_order(path: str, source: str) -> list[str]:
         and node.func.id in ORDER_BLIND
         for argument in node.args
     }
-    problems: list[str] = []
-    for node in ast.walk(tree):
-        taken: list[ast.expr] = []
-        if isinstance(node, ast.For | ast.AsyncFor):
-            taken = [node.iter]
-        elif isinstance(node, Comprehension) and id(node) not in blind:
-            taken = [generator.iter for generator in node.generators]
-        elif isinstance(node, ast.Starred) and not isinstance(node.ctx, ast.Store):
-            taken = [node.value]
-        elif isinstance(node, ast.Call) and id(node) not in blind:
-            taken = _taken_in_order(node)
-        problems.extend(
-            f"{path}:{iterable.lineno}: the order of a set: {ast.unparse(iterable)}"
-            for iterable in taken
-            if _is_set(iterable, sets)
-        )
+    problems = [
+        f"{path}:{iterable.lineno}: the order of a set: {ast.unparse(iterable)}"
+        for node, sets in _nodes_and_sets(tree, frozenset())
+        if id(node) not in blind
+        for iterable in _iterables(node)
+        if _is_set(iterable, sets)
+    ]
     return sorted(problems)
+
+
+def _iterables(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.iter]
+    if isinstance(node, Comprehension):
+        return [generator.iter for generator in node.generators]
+    if isinstance(node, ast.Starred):
+        return [node.value] if isinstance(node.ctx, ast.Load) else []
+    return _taken_in_order(node) if isinstance(node, ast.Call) else []
 
 
 def _taken_in_order(call: ast.Call) -> list[ast.expr]:
@@ -138,18 +141,56 @@ def _taken_in_order(call: ast.Call) -> list[ast.expr]:
     return []
 
 
-def _names_of_sets(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign):
-            if _is_set_type(node.annotation) or (node.value and _is_set(node.value, names)):
-                names.add(ast.unparse(node.target))
-        elif isinstance(node, ast.Assign):
-            if _is_set(node.value, names):
-                names.update(ast.unparse(target) for target in node.targets)
-        elif isinstance(node, ast.arg) and node.annotation and _is_set_type(node.annotation):
-            names.add(node.arg)
-    return names
+def _nodes_and_sets(scope: ast.AST, outer: frozenset[str]) -> list[tuple[ast.AST, frozenset[str]]]:
+    """Return every node below a scope, each with the names that are sets where it stands."""
+    sets = _names_of_sets(scope, outer)
+    found: list[tuple[ast.AST, frozenset[str]]] = []
+    for node in _own_nodes(scope):
+        found.append((node, sets))
+        if isinstance(node, Scope):
+            found.extend(_nodes_and_sets(node, sets))
+    return found
+
+
+def _own_nodes(scope: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if not isinstance(node, Scope):
+            waiting.extend(ast.iter_child_nodes(node))
+    return sorted(found, key=_line)  # so that a name is known before it is used
+
+
+def _names_of_sets(scope: ast.AST, outer: frozenset[str]) -> frozenset[str]:
+    names = set(outer)
+    if isinstance(scope, ast.ClassDef):  # its methods speak of its attributes
+        for node in ast.walk(scope):
+            for name, is_set in _bindings(node, names):
+                if name.startswith("self.") and is_set:
+                    names.add(name)
+        return frozenset(names)
+    own = {name for node in _own_nodes(scope) for name, _ in _bindings(node, names)}
+    names -= {name for name in own if not name.startswith("self.")}
+    for node in _own_nodes(scope):
+        names.update(name for name, is_set in _bindings(node, names) if is_set)
+    return frozenset(names)
+
+
+def _bindings(node: ast.AST, names: Container[str]) -> list[tuple[str, bool]]:
+    """Return the names that a node binds, and whether each to a set."""
+    if isinstance(node, ast.AnnAssign):
+        is_set = _is_set_type(node.annotation)
+        if not is_set and node.value is not None:
+            is_set = _is_set(node.value, names)
+        return [(ast.unparse(node.target), is_set)]
+    if isinstance(node, ast.Assign):
+        is_set = _is_set(node.value, names)
+        return [(ast.unparse(target), is_set) for target in node.targets]
+    if isinstance(node, ast.arg):
+        return [(node.arg, node.annotation is not None and _is_set_type(node.annotation))]
+    return []
 
 
 def _is_set_type(annotation: ast.expr) -> bool:
@@ -161,7 +202,7 @@ def _is_set_type(annotation: ast.expr) -> bool:
     return isinstance(annotation, ast.Name) and annotation.id in (*SET_NAMES, "AbstractSet")
 
 
-def _is_set(node: ast.expr, names: set[str]) -> bool:
+def _is_set(node: ast.expr, names: Container[str]) -> bool:
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.Call):

@@ -66,6 +66,7 @@ PAPERS = "| **[SRP]** | the ring |\n| **[xAMp]** | qualities |\n"
         "def f():\n    '''Do it [TPG].'''",
         "x = 1  # [SRP §4; Aga94 §3]",
         "# [Srp §4]",
+        "# long [EVS\n# §4]",
     ],
 )
 def test_a_citation_of_an_unknown_paper_is_caught(source: str) -> None:
@@ -83,6 +84,18 @@ def test_a_citation_of_an_unknown_paper_is_caught(source: str) -> None:
 )
 def test_a_citation_of_a_known_paper_is_let_through(source: str) -> None:
     assert citations("src/x.py", source, PAPERS) == []
+
+
+def test_a_deviation_that_points_nowhere_is_caught() -> None:
+    assert len(deviations("src/x.py", "# Deviation: a ceiling is stored.", "")) == 1
+    assert len(deviations("src/x.py", "def f():\n    'Deviation: it is.'", "")) == 1
+
+
+def test_a_remark_may_take_several_lines() -> None:
+    source = "# Deviation: a ceiling,\n# see docs/deviations.md#ceiling.\nx = 1\n# [SRP\n# §4]"
+    assert deviations("src/x.py", source, "# Ceiling") == []
+    assert citations("src/x.py", source, PAPERS) == []
+    assert len(citations("src/x.py", source, "")) == 1
 
 
 def test_a_deviation_that_is_not_told_is_caught() -> None:

@@ -92,6 +92,9 @@ def test_what_merely_looks_like_acting_is_let_through() -> None:
         "def f(proc_set: frozenset[int]) -> None:\n    for p in proc_set: pass",
         "def f(proc_set: set[int]) -> int:\n    return proc_set.pop()",
         "b','.join({b'x', b'y'})",
+        "class A:\n    def f(self): self.s = set()\n    def g(self): return [*self.s]",
+        "MEMBERS = frozenset((1, 2))\ndef f():\n    for p in MEMBERS: pass",
+        "def f():\n    s = set()\n    def g():\n        return [p for p in s]",
     ],
 )
 def test_the_order_of_a_set_is_caught(source: str) -> None:
@@ -111,6 +114,9 @@ def test_the_order_of_a_set_is_caught(source: str) -> None:
         "seen: set[int] = set()\nif p in seen: pass",
         "order: dict[int, int] = {}\nfor p in order: pass",
         "queue.pop()",
+        "def f():\n    ids = set()\ndef g(ids: list[int]):\n    for p in ids: pass",
+        "ids = set()\ndef g():\n    ids: tuple[int, ...] = ()\n    for p in ids: pass",
+        "class A:\n    def f(self): self.s = set()\nclass B:\n    def g(self): return [*self.s]",
     ],
 )
 def test_a_set_without_its_order_is_let_through(source: str) -> None:
