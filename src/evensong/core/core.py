@@ -28,6 +28,8 @@ class Source(Protocol):
 class Core(ABC):
     """One processor's engine. The driver calls it, then performs what `drain` returns, in order."""
 
+    __slots__ = ()
+
     @abstractmethod
     def start(self, now: int) -> None:
         """Begin; called once, before anything else."""

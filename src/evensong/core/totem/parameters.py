@@ -38,7 +38,10 @@ class Parameters(NamedTuple):
     def check(self, processors: int) -> None:
         """Refuse what cannot work on a ring of so many processors."""
         rules = [
-            (2 <= processors <= PROCESSORS_MAX or processors == 1, f"1..{PROCESSORS_MAX} processors"),
+            (
+                2 <= processors <= PROCESSORS_MAX or processors == 1,
+                f"1..{PROCESSORS_MAX} processors",
+            ),
             (min(self) > 0, "every parameter is positive"),
             (self.token_loss >= 4 * self.token_retransmit, "token_loss >= 4 * token_retransmit"),
             (self.consensus > 2 * self.join, "consensus > 2 * join"),

@@ -1,0 +1,57 @@
+"""How many messages one visit of the token may broadcast [SRP §4.3].
+
+Three limits: a visit's own, what the window leaves after everybody else's last visit, and a share
+of the window in proportion to the backlog. A fourth keeps every receive buffer bounded.
+Invariant: 0 <= fcc <= window_size on every token forwarded.
+Deviation: retransmissions are bound by the window but not by the share or the buffers' horizon, and
+new messages leave room for requests still open; see docs/deviations.md#repair-first.
+"""
+
+from typing import Final, final
+
+from evensong.core.totem.frames import RegularToken
+
+
+@final
+class FlowControl:
+    """One processor's part in the ring's flow control."""
+
+    __slots__ = ("messages_max", "my_pbl", "my_trc", "window_size")
+
+    def __init__(self, window_size: int, messages_max: int) -> None:
+        self.window_size: Final = window_size
+        self.messages_max: Final = messages_max
+        self.my_trc = 0  # broadcast on my previous visit
+        self.my_pbl = 0  # my backlog as I last forwarded the token
+
+    def is_plausible(self, token: RegularToken) -> bool:
+        """Whether the counts can be honest: they contain my own, and keep to the window."""
+        return self.my_trc <= token.fcc <= self.window_size and token.backlog >= self.my_pbl
+
+    def repairs_max(self, token: RegularToken) -> int:
+        """How many retransmissions this visit may make."""
+        return min(self.messages_max, self.window_size - (token.fcc - self.my_trc))
+
+    def new_max(
+        self, token: RegularToken, my_tbl: int, room: int, resent: int, requested: int
+    ) -> int:
+        """How many new messages this visit may broadcast after `resent` retransmissions.
+
+        `room` is what the receive buffers can take, `requested` what stays asked for on the token.
+        """
+        if not my_tbl:
+            return 0
+        window = self.window_size
+        window_left = window - (token.fcc - self.my_trc)
+        ring_backlog = token.backlog - self.my_pbl + my_tbl
+        share = -(-window * my_tbl // ring_backlog)
+        allowed = max(1, min(self.messages_max, window_left, share, room))
+        # Another processor must find room in the window to answer what I could not.
+        return max(0, min(allowed - resent, window_left - resent - requested, room))
+
+    def account(self, token: RegularToken, broadcast: int, backlog: int) -> None:
+        """Write this visit into the token, in place of my last one."""
+        token.fcc += broadcast - self.my_trc
+        self.my_trc = broadcast
+        token.backlog += backlog - self.my_pbl
+        self.my_pbl = backlog

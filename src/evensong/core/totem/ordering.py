@@ -1,0 +1,219 @@
+"""One ring as one of its processors knows it: the order of its messages, and how far they got.
+
+What a token holder does to the token's fields and to its own buffer [SRP §4]. A `Ring` lives from the
+moment its processor enters recovery for it until the next ring is installed; how it ends is kept in
+its `Ending`. Nothing here sends or delivers: `ring.py` does, in the paper's order of steps.
+Invariant: released <= my_safe <= my_aru and released <= high_delivered; none falls in a ring's life.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from evensong.core.buffer import ReceiveBuffer
+from evensong.core.effects import Service
+from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
+from evensong.core.totem.flow import FlowControl
+from evensong.core.totem.frames import Range, RegularMessage, RegularToken
+from evensong.core.totem.parameters import Parameters
+
+
+@final
+class Ending:
+    """How a ring ends for one processor: what it promised, and what it learnt, over all passes.
+
+    It outlives a failed recovery: members that installed may have delivered safe messages counting
+    on our promise, so it binds whatever configuration we install in the end [SRP §6, EVS §4].
+    """
+
+    __slots__ = ("deliver_memb", "frozen", "high_ring_delivered", "received_flg")
+
+    def __init__(self, my_id: ProcessorId) -> None:
+        self.frozen = False  # no message of the ring is taken directly any more
+        self.received_flg = False  # promised: everything of deliver_memb will be delivered
+        self.deliver_memb = frozenset([my_id])  # the obligation set
+        self.high_ring_delivered = 0  # safe by what earlier passes' commit tokens said
+
+
+@final
+class Ring:
+    """The ordering state of one processor on one ring."""
+
+    __slots__ = (
+        "aru_forwarded",
+        "buffer",
+        "ending",
+        "flow",
+        "high_delivered",
+        "idle_visits",
+        "members",
+        "my_id",
+        "my_safe",
+        "my_token_seq",
+        "parameters",
+        "ring_id",
+        "seq_seen",
+        "seqs_visited",
+        "stuck_since",
+        "stuck_visits",
+        "successor",
+    )
+
+    def __init__(
+        self,
+        ring_id: RingId,
+        members: tuple[ProcessorId, ...],
+        my_id: ProcessorId,
+        parameters: Parameters,
+    ) -> None:
+        self.ring_id: Final = ring_id
+        self.members: Final = members
+        self.my_id: Final = my_id
+        self.parameters: Final = parameters
+        self.successor: Final = members[(members.index(my_id) + 1) % len(members)]
+        self.buffer: Final[ReceiveBuffer[RegularMessage]] = ReceiveBuffer(
+            parameters.receive_horizon
+        )
+        self.flow: Final = FlowControl(parameters.window_size, parameters.messages_max)
+        self.ending: Final = Ending(my_id)
+        self.my_token_seq = -1
+        self.aru_forwarded = 0  # the aru of the token I last forwarded
+        self.my_safe = 0  # everybody has all up to here
+        self.high_delivered = 0
+        # The token's seq as my latest visits left it: a message is requested when it has been
+        # missed on miss_count of them, so that what is merely in flight is not.
+        self.seqs_visited: Final[deque[int]] = deque([0], maxlen=parameters.miss_count)
+        self.seq_seen = -1  # the token's seq when it came last
+        self.idle_visits = 0  # visits in a row that found nothing to do
+        self.stuck_since = 0
+        self.stuck_visits = 0  # visits in a row that found the same processor behind at one aru
+
+    def is_representative(self) -> bool:
+        """Whether this processor leads the ring."""
+        return self.ring_id.rep == self.my_id
+
+    def is_plausible(self, token: RegularToken) -> bool:
+        """Whether the token can be an honest one of this ring; all honest ones pass."""
+        rtr = token.rtr
+        return (
+            self.buffer.is_in_reach(token.seq)
+            and (token.aru_id == NO_PROCESSOR or token.aru_id in self.members)
+            and (token.retrans_setter == NO_PROCESSOR or token.retrans_setter in self.members)
+            and (not rtr or sum(count for _, count in rtr) <= self.parameters.receive_horizon)
+            and self.flow.is_plausible(token)
+        )
+
+    def count_idle(self, token: RegularToken) -> None:
+        """Count the visits that bring no news; all processors do, so all know when it is idle."""
+        seq = token.seq
+        if seq == self.seq_seen and token.aru == seq and not token.rtr and not token.backlog:
+            self.idle_visits += 1
+        else:
+            self.idle_visits = 0
+            self.seq_seen = seq
+
+    def is_idle(self) -> bool:
+        """Whether the representative may hold the token."""
+        return self.idle_visits >= self.parameters.idle_rotations
+
+    def answerable(self, token: RegularToken, repairs_max: int) -> list[RegularMessage]:
+        """Take the requests off the token that I can answer, oldest first [SRP §4]."""
+        messages = self.buffer.messages
+        found: list[RegularMessage] = []
+        left: list[int] = []
+        released = self.buffer.released
+        for first, count in token.rtr:
+            for seq in range(first, first + count):
+                if seq in messages and len(found) < repairs_max:
+                    found.append(messages[seq])
+                elif seq > released:
+                    left.append(seq)
+        token.rtr = ranges(left)
+        return found
+
+    def acknowledge(self, token: RegularToken) -> None:
+        """Lower or raise the aru [SRP §4]."""
+        # Only who lowered it may raise it; else a processor with a hole could be overruled.
+        my_aru = self.buffer.aru
+        if my_aru < token.aru or token.aru_id == self.my_id or token.aru_id == NO_PROCESSOR:
+            token.aru = my_aru
+            token.aru_id = NO_PROCESSOR if my_aru == token.seq else self.my_id
+
+    def count_stuck(self, token: RegularToken, requests_came: bool, now: int) -> bool:
+        """Whether the processor that holds the aru down has failed to receive for too long.
+
+        The limit is a time, with a minimum of visits: a slow ring needs both to accuse somebody.
+        """
+        if token.aru_id == NO_PROCESSOR or token.aru != self.aru_forwarded:
+            self.stuck_visits = 0
+            return False
+        if not requests_came and not token.rtr:
+            return False
+        if not self.stuck_visits:
+            self.stuck_since = now
+        self.stuck_visits += 1
+        return (
+            token.aru_id != self.my_id  # one never accuses oneself
+            and self.stuck_visits > self.parameters.fail_to_rcv_visits_min
+            and now - self.stuck_since > self.parameters.fail_to_rcv_time
+        )
+
+    def request_missing(self, token: RegularToken) -> None:
+        """Ask for what I lack, unless it may still be in flight [SRP §4]."""
+        buffer = self.buffer
+        seqs_visited = self.seqs_visited
+        seqs_visited.append(token.seq)
+        upto = seqs_visited[0]
+        if buffer.aru >= upto:
+            return
+        wanted = buffer.missing(upto)
+        if token.rtr:
+            wanted = sorted({*wanted, *elements(token.rtr)})
+        token.rtr = ranges(wanted)[: self.parameters.rtr_max]
+
+    def advance_safe_line(self, token: RegularToken) -> bool:
+        """Learn from the token I forward; return whether more is safe now.
+
+        An aru forwarded on two visits in a row is everybody's: who lacks something lowers it at the
+        visit in between, and alone may raise it again, after me.
+        """
+        line = min(token.aru, self.aru_forwarded)
+        self.aru_forwarded = token.aru
+        if line <= self.my_safe:
+            return False
+        self.my_safe = line
+        return True
+
+    def next_deliverable(self) -> RegularMessage | None:
+        """Return the next message in order, unless it must wait [SRP §4]."""
+        seq = self.high_delivered + 1
+        message = self.buffer.messages.get(seq)
+        if message is None or (message.service is Service.SAFE and seq > self.my_safe):
+            return None  # a safe message that is not safe yet blocks everything behind it
+        self.high_delivered = seq
+        return message
+
+    def release(self) -> None:
+        """Forget what is delivered here and received everywhere."""
+        upto = min(self.my_safe, self.high_delivered)
+        if upto > self.buffer.released:
+            self.buffer.release(upto)
+
+
+def ranges(seqs: list[int]) -> list[Range]:
+    """Fold ascending seqs into ranges."""
+    folded: list[Range] = []
+    first = before = -1
+    for seq in seqs:
+        if seq != before + 1:
+            if first >= 0:
+                folded.append((first, before - first + 1))
+            first = seq
+        before = seq
+    if first >= 0:
+        folded.append((first, before - first + 1))
+    return folded
+
+
+def elements(folded: list[Range]) -> list[int]:
+    """Unfold ranges into seqs."""
+    return [seq for first, count in folded for seq in range(first, first + count)]

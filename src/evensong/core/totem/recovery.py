@@ -1,0 +1,168 @@
+"""Recovery: the old ring's messages are exchanged on the new ring, then it is installed [SRP §6].
+
+A `Recovery` is one pass. Everything that decides where messages are delivered is computed from the
+commit token, which all members have alike; a value remembered locally could differ between two
+processors that go together, and they would deliver the same message in different configurations.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from evensong.core.effects import Deliver, Effect, Install, Service
+from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId, RingId
+from evensong.core.totem.frames import CommitToken, MembEntry, RegularMessage, RegularToken
+from evensong.core.totem.ordering import Ring
+
+
+def entry_for_commit(old: Ring) -> MembEntry:
+    """Return what a member tells of its old ring when the commit token first passes."""
+    ending = old.ending
+    return MembEntry(
+        old.my_id,
+        True,
+        old.ring_id,
+        old.buffer.aru,
+        max(old.high_delivered, old.my_safe, ending.high_ring_delivered),
+        old.buffer.high,
+        ending.received_flg,
+        ending.deliver_memb,
+    )
+
+
+@final
+class Recovery:
+    """One pass of recovery at one processor."""
+
+    __slots__ = (
+        "commit",
+        "high_ring_delivered",
+        "install_rotations",
+        "install_seq",
+        "old",
+        "retrans_flg_count",
+        "retrans_queue",
+        "ring_id",
+        "token_originated",
+        "trans_memb",
+    )
+
+    def __init__(self, commit: CommitToken, old: Ring) -> None:
+        ending = old.ending
+        together = [entry for entry in commit.memb if entry.old_ring_id == old.ring_id]
+        self.ring_id: Final = commit.ring_id
+        self.commit: Final = commit
+        self.old: Final = old
+        self.trans_memb: Final = tuple(entry.member_id for entry in together)
+        self.high_ring_delivered: Final = max(entry.high_delivered for entry in together)
+        low_ring_aru = min(entry.my_aru for entry in together)
+        all_received = all(
+            entry.received_flg and entry.obligation == together[0].obligation for entry in together
+        )
+        ending.frozen = True
+        # A message that reaches me directly from now on would be one that my peers may lack.
+        ending.deliver_memb = frozenset(self.trans_memb).union(
+            *[entry.obligation for entry in together]
+        )
+        ending.received_flg = all_received
+        ending.high_ring_delivered = self.high_ring_delivered
+        self.retrans_queue: Final[deque[int]] = deque()
+        if not all_received:
+            messages = old.buffer.messages
+            self.retrans_queue.extend(sorted(seq for seq in messages if seq > low_ring_aru))
+        self.retrans_flg_count = 0  # visits in a row that found nobody with messages to exchange
+        self.install_seq = 0
+        self.install_rotations = 0
+        self.token_originated = False
+
+    def take_old_message(self, message: RegularMessage) -> None:
+        """Keep an old-ring message that came encapsulated; nobody needs to send it again."""
+        old = self.old
+        if message.ring_id != old.ring_id:
+            return
+        buffer = old.buffer
+        if not buffer.has(message.seq) and buffer.is_in_reach(message.seq):
+            buffer.add(message.seq, message)
+        if self.retrans_queue and message.seq in self.retrans_queue:
+            self.retrans_queue.remove(message.seq)
+
+    def count_visit(self, token: RegularToken, my_aru: int) -> bool:
+        """Follow retrans_flg over the visits; return whether to install now [SRP §6]."""
+        my_id = self.old.my_id
+        if self.retrans_queue:
+            if not token.retrans_flg:
+                token.retrans_flg = True
+                token.retrans_setter = my_id
+        elif token.retrans_flg and token.retrans_setter == my_id:
+            token.retrans_flg = False
+            token.retrans_setter = NO_PROCESSOR
+        self.retrans_flg_count = 0 if token.retrans_flg else self.retrans_flg_count + 1
+        if self.retrans_flg_count == 2:
+            self.install_seq = token.seq  # the exchange ends here, by the token, for all alike
+        if self.retrans_flg_count >= 2 and my_aru >= self.install_seq:
+            self.old.ending.received_flg = True  # the promise: I will deliver for deliver_memb
+        if self.retrans_flg_count >= 3 and token.aru >= self.install_seq:
+            self.install_rotations += 1
+        else:
+            self.install_rotations = 0
+        return self.install_rotations == 2
+
+    def closing(self, cause: str) -> list[Effect]:
+        """Return the one atomic action that ends the old ring and installs the new one [SRP §6]."""
+        members = self.commit.member_ids()
+        return close_ring(
+            self.old, self.trans_memb, self.high_ring_delivered, self.ring_id, members, cause
+        )
+
+
+def close_ring(
+    old: Ring,
+    trans_memb: tuple[ProcessorId, ...],
+    high_ring_delivered: int,
+    ring_id: RingId,
+    members: tuple[ProcessorId, ...],
+    cause: str,
+) -> list[Effect]:
+    """Deliver what is left of the old ring, each message in the configuration it can be promised in."""
+    messages = old.buffer.messages
+    effects: list[Effect] = []
+    # The regular part: everybody in the old ring is known to have the safe messages here.
+    seq = old.high_delivered + 1
+    while seq in messages:
+        message = messages[seq]
+        if message.service is Service.SAFE and seq > high_ring_delivered:
+            break
+        effects.append(_delivery(message, old.ring_id, high_ring_delivered, False))
+        seq += 1
+    transitional_id = RingId(ring_id.seq - 2, trans_memb[0])
+    effects.append(
+        Install(
+            Configuration(transitional_id, old.ring_id, trans_memb, transitional=True, cause=cause)
+        )
+    )
+    # The transitional part: up to the first gap, everything; behind it only what a member of the
+    # obligation set sent, for others' messages there may follow ones that are lost [EVS §4].
+    after_gap = False
+    for later in range(seq, old.buffer.high + 1):
+        if later not in messages:
+            after_gap = True
+        elif not after_gap or messages[later].sender_id in old.ending.deliver_memb:
+            message = messages[later]
+            effects.append(_delivery(message, transitional_id, high_ring_delivered, after_gap))
+    effects.append(
+        Install(Configuration(ring_id, transitional_id, members, transitional=False, cause=cause))
+    )
+    return effects
+
+
+def _delivery(message: RegularMessage, conf_id: RingId, safe_line: int, after_gap: bool) -> Deliver:
+    return Deliver(
+        conf_id,
+        message.ring_id,
+        message.seq,
+        message.sender_id,
+        message.service,
+        message.timestamp,
+        message.payload,
+        safe_line,
+        after_gap,
+    )
