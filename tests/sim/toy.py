@@ -63,7 +63,7 @@ class ToyRing(Core):
         self.next_id = nodes[(nodes.index(my_id) + 1) % len(nodes)]
         self.lost = Timer(parameters.token_loss)
         self.heard: list[tuple[int, bytes]] = []
-        self.pairs: set[tuple[str, str]] = set()
+        self.met: set[tuple[str, str]] = set()
         self.effects: list[Effect] = []
 
     def start(self, now: int) -> None:
@@ -78,7 +78,7 @@ class ToyRing(Core):
             self._visit(0, now)
 
     def submit(self, now: int) -> None:
-        self.pairs.add(("OPERATIONAL", "submit"))
+        self.met.add(("OPERATIONAL", "submit"))
 
     def receive(self, datagram: bytes, now: int) -> None:
         kind, sender, seq = HEAD.unpack_from(datagram)
@@ -114,6 +114,9 @@ class ToyRing(Core):
 
     def deadline(self) -> int:
         return self.lost.deadline
+
+    def pairs(self) -> set[tuple[str, str]]:
+        return self.met
 
     def drain(self) -> list[Effect]:
         effects, self.effects = self.effects, []

@@ -88,7 +88,9 @@ class Observer(Protocol):
 class Paired(Protocol):
     """A core that keeps which events met which states."""
 
-    pairs: set[tuple[str, str]]
+    def pairs(self) -> set[tuple[str, str]]:
+        """Return the pairs of state and event."""
+        ...
 
 
 AgendaItem: TypeAlias = Fault | Burst | Ended
@@ -363,7 +365,7 @@ class World:
         core = processor.core
         assert core is not None
         if isinstance(core, Paired):
-            self.pairs.update(core.pairs)
+            self.pairs.update(core.pairs())
         if processor.life is not None:
             processor.life.end(how, self.now, cause)
         processor.halt(self.now)
@@ -388,7 +390,7 @@ class World:
             core = processor.core
             assert core is not None
             if isinstance(core, Paired):
-                self.pairs.update(core.pairs)
+                self.pairs.update(core.pairs())
             if processor.life is not None:
                 processor.life.end("quiesce", self.now)
 
