@@ -1,0 +1,299 @@
+"""A fault plan is data: what goes wrong, when and to whom.
+
+Each fault is a frozen dataclass with `at_us`, the virtual time at which it strikes, and a `kind`
+that names it in JSON files and in counts. Node 0 stands for every processor where a link is named.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias, get_args
+
+from evensong.core.ids import ProcessorId
+from evensong.errors import BadScenario
+from evensong.sim.plain import from_plain, to_plain
+
+EVERYBODY: Final[ProcessorId] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The processor stops, after so many further effects; its stable store stays.
+
+    `torn` waits for its next write of the stable record instead and strikes in the middle of it.
+    """
+
+    kind: ClassVar[str] = "crash"
+    at_us: int
+    node: ProcessorId
+    effects: int = 0
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CrashIn:
+    """The processor stops when it is next in `state`, so many effects after it got there."""
+
+    kind: ClassVar[str] = "crash_in"
+    at_us: int
+    node: ProcessorId
+    state: str
+    effects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A processor that crashed or left starts again with what its stable store holds."""
+
+    kind: ClassVar[str] = "restart"
+    at_us: int
+    node: ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The processor departs in good order."""
+
+    kind: ClassVar[str] = "leave"
+    at_us: int
+    node: ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The processor is suspended; its receive buffer fills. `for_us` 0 lasts until resumed."""
+
+    kind: ClassVar[str] = "pause"
+    at_us: int
+    node: ProcessorId
+    for_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A suspended processor goes on."""
+
+    kind: ClassVar[str] = "resume"
+    at_us: int
+    node: ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Every datagram costs the processor so much time; 0 makes it fast again."""
+
+    kind: ClassVar[str] = "slow"
+    at_us: int
+    node: ProcessorId
+    cost_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The processor's clock runs faster (or slower) by so many parts in a million."""
+
+    kind: ClassVar[str] = "drift"
+    at_us: int
+    node: ProcessorId
+    ppm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Nothing passes from source to target; the other direction is untouched."""
+
+    kind: ClassVar[str] = "cut"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Only processors of one component hear each other; unnamed ones form one more."""
+
+    kind: ClassVar[str] = "partition"
+    at_us: int
+    components: tuple[tuple[ProcessorId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """Cuts, partitions and clogs end."""
+
+    kind: ClassVar[str] = "heal"
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clog:
+    """What goes from source to target waits, then arrives in a burst. 0 lasts until unclogged."""
+
+    kind: ClassVar[str] = "clog"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+    for_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unclog:
+    """A clogged link lets everything through."""
+
+    kind: ClassVar[str] = "unclog"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Lossy:
+    """Links lose datagrams with this probability; for ever if `for_us` is 0."""
+
+    kind: ClassVar[str] = "lossy"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+    probability: float
+    for_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Links carry a datagram twice with this probability."""
+
+    kind: ClassVar[str] = "duplicate"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+    probability: float
+    for_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Links hold a datagram back with this probability, by up to `delay_us`."""
+
+    kind: ClassVar[str] = "reorder"
+    at_us: int
+    source: ProcessorId
+    target: ProcessorId
+    probability: float
+    delay_us: int
+    for_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DropNext:
+    """The next so many datagrams of a kind on a link are lost."""
+
+    kind: ClassVar[str] = "drop_next"
+    at_us: int
+    frame: str
+    source: ProcessorId
+    target: ProcessorId
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """The faults are over: links are perfect, and all processors run but those that stay down."""
+
+    kind: ClassVar[str] = "calm"
+    at_us: int
+    stay_down: tuple[ProcessorId, ...] = ()
+
+
+Fault: TypeAlias = (
+    Crash
+    | CrashIn
+    | Restart
+    | Leave
+    | Pause
+    | Resume
+    | Slow
+    | Drift
+    | Cut
+    | Partition
+    | Heal
+    | Clog
+    | Unclog
+    | Lossy
+    | Duplicate
+    | Reorder
+    | DropNext
+    | Calm
+)
+Plan: TypeAlias = tuple[Fault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A fault that lasts a while is over; the world makes these itself."""
+
+    fault: Fault
+
+
+_BY_KIND: Final[dict[str, type[Fault]]] = {cls.kind: cls for cls in get_args(Fault)}
+FAULT_KINDS: Final = tuple(_BY_KIND)
+REPAIRS: Final = (Restart.kind, Resume.kind, Heal.kind, Unclog.kind, Calm.kind)
+
+
+def plan_to_plain(plan: Plan) -> list[object]:
+    """Turn a plan into what `json.dumps` takes."""
+    rows: list[object] = []
+    for fault in plan:
+        row = to_plain(fault)
+        assert isinstance(row, dict)
+        rows.append({"kind": fault.kind, **row})
+    return rows
+
+
+def plan_from_plain(value: object, place: str = "plan") -> Plan:
+    """Read a plan back; what does not fit is refused with its place."""
+    if not isinstance(value, list):
+        raise BadScenario(f"{place}: expected a list")
+    plan = []
+    for index, row in enumerate(value):
+        here = f"{place}[{index}]"
+        if not isinstance(row, dict):
+            raise BadScenario(f"{here}: expected an object")
+        kind = row.get("kind")
+        if not isinstance(kind, str) or kind not in _BY_KIND:
+            raise BadScenario(f"{here}.kind: {kind!r} is none of {', '.join(FAULT_KINDS)}")
+        fields = {name: part for name, part in row.items() if name != "kind"}
+        fault: Fault = from_plain(_BY_KIND[kind], fields, here)
+        if fault.at_us < 0:
+            raise BadScenario(f"{here}.at_us: before the run begins")
+        plan.append(fault)
+    return tuple(plan)
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Render a plan as JSON, one fault a line."""
+    rows = (json.dumps(row) for row in plan_to_plain(plan))
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def plan_from_json(text: str) -> Plan:
+    """Read a plan from JSON."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadScenario(f"plan: line {error.lineno}: {error.msg}") from None
+    return plan_from_plain(value)
+
+
+def describe(fault: Fault) -> str:
+    """Say a fault in one line: `12.500ms crash node=3 effects=2`."""
+    row = to_plain(fault)
+    assert isinstance(row, dict)
+    shown = [f"{name}={_short(part)}" for name, part in row.items() if name != "at_us" and part]
+    return " ".join([f"{fault.at_us / 1000:.3f}ms", fault.kind, *shown])
+
+
+def _short(part: object) -> str:
+    if isinstance(part, list):
+        if part and isinstance(part[0], list):
+            return "|".join(_short(inner) for inner in part)
+        return ",".join(map(str, part))
+    return str(part)

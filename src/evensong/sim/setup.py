@@ -1,0 +1,104 @@
+"""Everything that decides a run, as data: options, fault plan and workload.
+
+A setup and the code together determine the run; a file of it repeats a failure anywhere.
+"""
+
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from evensong.core.ids import ProcessorId
+from evensong.core.totem.parameters import Parameters
+from evensong.errors import BadScenario
+from evensong.sim.faults import Plan, plan_from_plain, plan_to_plain
+from evensong.sim.plain import from_plain, to_plain
+from evensong.sim.workload import Burst, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How links behave when no fault is upon them."""
+
+    latency_us: int = 100
+    jitter_us: int = 0
+    spread_us: int = 0  # links differ: each adds a constant drawn up to here
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    reorder_us: int = 2_000
+    loss_by_kind: tuple[tuple[str, float], ...] = ()  # names of kinds of frames
+
+
+PARAMETERS: Final = Parameters()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The machines and the links between them."""
+
+    nodes: tuple[ProcessorId, ...]
+    seed: int = 0
+    weather: Weather = Weather()
+    parameters: Parameters = PARAMETERS
+    cost_us: int = 0  # what a datagram costs a processor
+    recv_drain_max: int = 64  # data datagrams read before a waiting token is handed over
+    receive_buffer: int = 256  # datagrams that wait before the kernel drops
+    skew_us_max: int = 0  # clocks start apart by up to this
+    drift_ppm_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One run."""
+
+    options: Options
+    plan: Plan = ()
+    workload: Workload = ()
+
+
+# Streams of randomness; each is seeded apart, so that a draw in one does not move another.
+NETWORK: Final = 1
+CLOCKS: Final = 2
+CORES: Final = 3
+DRIVERS: Final = 4
+SWARM: Final = 5
+_PRIMES: Final = (1_000_003, 8_191, 131_071)
+
+
+def derive(seed: int, stream: int, node: ProcessorId = 0, life: int = 0) -> Random:
+    """Return a generator of its own for a purpose, the same in every process."""
+    mixed = ((seed * _PRIMES[0] + stream) * _PRIMES[1] + node) * _PRIMES[2] + life
+    return Random(mixed)
+
+
+def setup_to_json(setup: Setup) -> str:
+    """Render a setup as a file that `setup_from_json` reads."""
+    lines = ['{"options": ' + json.dumps(to_plain(setup.options)) + ","]
+    lines.append('"plan": [')
+    lines.append(",\n".join(json.dumps(row) for row in plan_to_plain(setup.plan)))
+    lines.append('],\n"workload": [')
+    lines.append(",\n".join(json.dumps(to_plain(burst)) for burst in setup.workload))
+    lines.append("]}")
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def setup_from_json(text: str) -> Setup:
+    """Read a setup; what does not fit is refused with its place."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadScenario(f"setup: line {error.lineno}: {error.msg}") from None
+    if not isinstance(value, dict):
+        raise BadScenario("setup: expected an object")
+    for name in value:
+        if name not in ("options", "plan", "workload"):
+            raise BadScenario(f"setup.{name}: no such field; allowed: options, plan, workload")
+    options = from_plain(Options, value.get("options"), "options")
+    if not options.nodes or len(set(options.nodes)) != len(options.nodes):
+        raise BadScenario("options.nodes: expected different processors, at least one")
+    rows = value.get("workload", [])
+    if not isinstance(rows, list):
+        raise BadScenario("workload: expected a list")
+    workload = tuple(from_plain(Burst, row, f"workload[{n}]") for n, row in enumerate(rows))
+    return Setup(options, plan_from_plain(value.get("plan", [])), workload)

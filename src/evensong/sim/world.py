@@ -1,0 +1,486 @@
+"""Processors, network and clock in one loop: the driver of the simulator.
+
+Virtual time is an integer of microseconds and moves from event to event. The world performs what a
+core asks, in order, exactly as a daemon's driver does; the same setup gives the same run, in every
+process. One heap holds arrivals and wake-ups (the hot path), another the agenda: faults, what
+clients submit, and the ends of faults that last a while.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Final, Protocol, TypeAlias, assert_never, final, runtime_checkable
+
+from evensong.core.core import Core, Source
+from evensong.core.effects import (
+    Broadcast,
+    Deliver,
+    Effect,
+    Halt,
+    Install,
+    Persist,
+    SafeLine,
+    Sent,
+    StateChange,
+    TokenVisit,
+    Unicast,
+)
+from evensong.core.ids import ProcessorId
+from evensong.core.stable import StableRecord
+from evensong.core.timer import NEVER
+from evensong.core.totem.parameters import Parameters
+from evensong.sim import inject
+from evensong.sim.faults import Ended, Fault
+from evensong.sim.history import History, LifeId
+from evensong.sim.machine import NO_FUSE, Clock, Inbox, Processor
+from evensong.sim.network import Entry, Kinds, Network
+from evensong.sim.setup import CLOCKS, CORES, DRIVERS, NETWORK, Setup, derive
+from evensong.sim.workload import Burst, Queue
+
+
+class MakeCore(Protocol):
+    """How an engine is made for one life of a processor."""
+
+    def __call__(
+        self,
+        my_id: ProcessorId,
+        record: StableRecord,
+        incarnation: int,
+        parameters: Parameters,
+        rng: Random,
+        source: Source,
+    ) -> Core:
+        """Make it; it is started afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the world must know of an engine to run it."""
+
+    make: MakeCore
+    kinds: Kinds
+
+
+class Observer(Protocol):
+    """Who looks on: invariants, probes, storytellers. Calls come right after the fact."""
+
+    def began(self, processor: Processor) -> None:
+        """A life was started; its first effects follow."""
+        ...
+
+    def effect(self, processor: Processor, effect: Effect) -> None:
+        """An effect was performed."""
+        ...
+
+    def stepped(self, processor: Processor) -> None:
+        """A call into the core is over and all of its effects are performed."""
+        ...
+
+    def ended(self, processor: Processor) -> None:
+        """A life is over: crashed, left or halted."""
+        ...
+
+
+@runtime_checkable
+class Paired(Protocol):
+    """A core that keeps which events met which states."""
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Return the pairs of state and event."""
+        ...
+
+
+AgendaItem: TypeAlias = Fault | Burst | Ended
+
+
+@final
+class World:
+    """One run of the simulator."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        engine: Engine,
+        history: History | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        options = setup.options
+        self.options: Final = options
+        self.engine: Final = engine
+        self.history: Final = history
+        self.observer: Final = observer
+        self.now = 0
+        self.datagrams = 0  # copies handed to a core
+        self.deliveries = 0
+        self.installs = 0
+        self.steps = 0  # calls into cores other than `receive`
+        self.submitted: Final[dict[LifeId, Queue]] = {}  # every life's queue; `origin_no` counts
+        self.halts: Final[list[tuple[ProcessorId, str]]] = []
+        self.pairs: Final[set[tuple[str, str]]] = set()
+        self.faults: Final[dict[str, int]] = {}  # by kind, as they struck
+        self.faults_in_change = 0  # that struck while somebody was in COMMIT or RECOVERY
+        self._stopped = False  # somebody reached the wanted state
+        self._wanted: tuple[ProcessorId, str] | None = None
+        self._heap: Final[list[Entry]] = []
+        self._serial: Final = count()
+        self._agenda: Final[list[tuple[int, int, AgendaItem]]] = []
+        self._agenda_serial: Final = count()
+        self._tokens: Final = engine.kinds.token
+        self.driver_rng: Final = derive(options.seed, DRIVERS)
+        self.processors: Final = [self._build(node) for node in options.nodes]
+        self.by_node: Final = {processor.node: processor for processor in self.processors}
+        rng = derive(options.seed, NETWORK)
+        self.network: Final = Network(
+            self.processors, options.weather, engine.kinds, rng, self._heap, self._serial
+        )
+        for item in (*setup.plan, *setup.workload):
+            self.schedule(item.at_us, item)
+        for processor in self.processors:
+            self.boot(processor)
+
+    def _build(self, node: ProcessorId) -> Processor:
+        options = self.options
+        rng = derive(options.seed, CLOCKS, node)
+        offset_us = rng.randint(0, options.skew_us_max)
+        ppm = rng.randint(-options.drift_ppm_max, options.drift_ppm_max)
+        kinds = self.engine.kinds
+        inbox = Inbox(kinds.regular, kinds.token, options.recv_drain_max)
+        return Processor(node, Clock(offset_us, ppm), inbox, options.cost_us)
+
+    # The loop
+
+    def schedule(self, at: int, item: AgendaItem) -> None:
+        """Put a fault, a submission or the end of a fault on the agenda."""
+        heappush(self._agenda, (at, next(self._agenda_serial), item))
+
+    def run(self, until: int) -> None:
+        """Let everything happen up to and at virtual time `until`."""
+        self._stopped = False
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= until:
+            self._run_events(agenda[0][0] - 1)
+            if self._stopped:
+                return
+            at, _, item = heappop(agenda)
+            self.now = max(self.now, at)
+            self._attend_to(item)
+        self._run_events(until)
+        if not self._stopped:
+            self.now = until
+
+    def run_until_state(self, node: ProcessorId, state: str, limit: int) -> bool:
+        """Run to the very effect by which a processor enters a state; False if it does not."""
+        self._wanted = (node, state)
+        self.run(limit)
+        reached = self._wanted is None
+        self._wanted = None
+        return reached
+
+    def run_until(self, holds: Callable[[], bool], limit: int, stride_us: int = 1_000) -> bool:
+        """Run until a condition holds, looking every `stride_us`; False if `limit` comes first."""
+        while not holds():
+            if self.now >= limit:
+                return False
+            self.run(min(limit, self.now + stride_us))
+        return True
+
+    def _run_events(self, until: int) -> None:
+        heap = self._heap
+        tokens = self._tokens
+        while heap and heap[0][0] <= until and not self._stopped:
+            at, _, processor, datagram = heappop(heap)
+            self.now = at
+            if datagram is None:
+                if at == processor.wake_at:
+                    self._wake(processor)
+                continue
+            core = processor.core
+            if core is None:
+                continue
+            if processor.ready and not (heap and heap[0][0] == at and datagram[0] in tokens):
+                self.datagrams += 1
+                core.receive(datagram, processor.clock.local(at))
+                self._perform(processor, core)
+            else:
+                self._enqueue(processor, datagram)
+
+    def _enqueue(self, processor: Processor, datagram: bytes) -> None:
+        """Let a datagram wait: its processor is busy or suspended, or data arrives with a token."""
+        inbox = processor.inbox
+        if len(inbox) >= self.options.receive_buffer:
+            inbox.dropped += 1
+            return
+        inbox.put(datagram)
+        processor.ready = False
+        if not processor.paused:
+            self._wake_by(processor, processor.busy_until)
+
+    def _wake_by(self, processor: Processor, at: int) -> None:
+        at = max(at, self.now)
+        if at < processor.wake_at:
+            processor.wake_at = at
+            heappush(self._heap, (at, next(self._serial), processor, None))
+
+    def _wake(self, processor: Processor) -> None:
+        """Do what is due: datagrams that wait, then timers (or the reverse after a suspension)."""
+        core = processor.core
+        processor.wake_at = NEVER
+        if core is None or processor.paused:
+            return
+        now = self.now
+        processor.wake_at = -1  # no step on the way needs to arm one
+        if now >= processor.busy_until:
+            inbox = processor.inbox
+            while len(inbox) and processor.core is core and now >= processor.busy_until:
+                datagram = inbox.take()
+                self.datagrams += 1
+                processor.busy_until = now + processor.cost_us
+                core.receive(datagram, processor.clock.local(now))
+                self._perform(processor, core)
+            processor.weigh()
+            if processor.core is core:
+                self.expire_due(processor, core)
+        if processor.core is core:
+            processor.wake_at = NEVER
+            self.rearm(processor, core)
+
+    def rearm(self, processor: Processor, core: Core) -> None:
+        """See to the next wake-up."""
+        at = processor.busy_until
+        if not len(processor.inbox):
+            at = max(at, processor.clock.virtual(core.deadline()))
+        self._wake_by(processor, at)
+
+    def expire_due(self, processor: Processor, core: Core) -> None:
+        """Call `expire` if a timer is due."""
+        local = processor.clock.local(self.now)
+        if core.deadline() <= local:
+            self.steps += 1
+            core.expire(local)
+            self._perform(processor, core)
+
+    # What cores ask for
+
+    def _perform(self, processor: Processor, core: Core) -> None:
+        """Perform a core's effects in order, then see to its next wake-up."""
+        now = self.now
+        network = self.network
+        observer = self.observer
+        life = processor.life
+        for effect in core.drain():
+            if processor.fuse != NO_FUSE and self._burn(processor, effect):
+                return
+            if isinstance(effect, Broadcast):
+                network.broadcast(processor.node, effect.datagram, now)
+            elif isinstance(effect, Deliver):
+                self.deliveries += 1
+                processor.last_delivery = effect
+                if life is not None:
+                    life.deliver(effect, now)
+            elif isinstance(effect, Unicast):
+                network.unicast(processor.node, effect.to, effect.datagram, now)
+            elif isinstance(effect, Sent):
+                processor.last_sent = effect
+                if life is not None:
+                    life.send(effect, now)
+            elif isinstance(effect, TokenVisit):
+                if life is not None:
+                    life.visit(effect, now)
+            elif isinstance(effect, SafeLine):
+                pass  # the layers above need it; a run has none
+            elif isinstance(effect, StateChange):
+                self._change_state(processor, effect)
+            elif isinstance(effect, Install):
+                self.installs += 1
+                processor.configuration = effect.configuration
+                if life is not None:
+                    life.install(effect.configuration, now)
+            elif isinstance(effect, Persist):
+                processor.store.write(effect.record)
+            elif isinstance(effect, Halt):
+                self.halts.append((processor.node, effect.reason))
+                if observer is not None:
+                    observer.effect(processor, effect)
+                self.end(processor, "fail", f"halt: {effect.reason}")
+                return
+            else:
+                assert_never(effect)
+            if observer is not None:
+                observer.effect(processor, effect)
+        if observer is not None:
+            observer.stepped(processor)
+        at = processor.clock.virtual(core.deadline())
+        if at < processor.wake_at:
+            self._wake_by(processor, max(at, processor.busy_until))
+
+    def _change_state(self, processor: Processor, change: StateChange) -> None:
+        processor.state = change.state.lower()
+        if processor.life is not None:
+            processor.life.change_state(change, self.now)
+        if processor.doom is not None and processor.doom[0] == processor.state:
+            processor.fuse = processor.doom[1]
+            processor.doom = None
+        if self._wanted == (processor.node, processor.state):
+            self._wanted = None
+            self._stopped = True
+
+    def _burn(self, processor: Processor, effect: Effect) -> bool:
+        """Shorten the fuse before an effect; True if the processor crashed instead of it."""
+        if processor.torn:
+            if not isinstance(effect, Persist):
+                return False
+            processor.store.tear(effect.record)
+        elif processor.fuse:
+            processor.fuse -= 1
+            return False
+        self.count_change()
+        self.end(processor, "fail", "crash")
+        return True
+
+    # Lives
+
+    def boot(self, processor: Processor) -> None:
+        """Start a life of a processor."""
+        record = processor.boot(self.now)
+        options = self.options
+        node, incarnation = processor.node, processor.incarnation
+        rng = derive(options.seed, CORES, node, incarnation)
+        queue = processor.queue
+        core = self.engine.make(node, record, incarnation, options.parameters, rng, queue)
+        self.submitted[node, incarnation] = queue
+        if self.history is not None:
+            processor.life = self.history.begin(node, incarnation, self.now)
+        processor.core = core
+        if self.observer is not None:
+            self.observer.began(processor)
+        self.steps += 1
+        core.start(processor.clock.local(self.now))
+        self._perform(processor, core)
+
+    def end(self, processor: Processor, how: str, cause: str) -> None:
+        """End a life: `fail` (nothing more happens) or `stop` (it left in good order)."""
+        core = processor.core
+        assert core is not None
+        if isinstance(core, Paired):
+            self.pairs.update(core.pairs())
+        if processor.life is not None:
+            processor.life.end(how, self.now, cause)
+        processor.halt(self.now)
+        if self.observer is not None:
+            self.observer.ended(processor)
+        processor.life = None
+
+    def leave(self, processor: Processor) -> None:
+        """Let a processor depart in good order."""
+        core = processor.core
+        assert core is not None
+        self.steps += 1
+        core.leave(processor.clock.local(self.now))
+        self._perform(processor, core)
+        if processor.core is core:
+            processor.left = True
+            self.end(processor, "stop", "leave")
+
+    def quiesce(self) -> None:
+        """End the run: close every life that still runs."""
+        for processor in self.live():
+            core = processor.core
+            assert core is not None
+            if isinstance(core, Paired):
+                self.pairs.update(core.pairs())
+            if processor.life is not None:
+                processor.life.end("quiesce", self.now)
+
+    def live(self) -> list[Processor]:
+        """Return the processors that run, suspended ones too."""
+        return [processor for processor in self.processors if processor.core is not None]
+
+    def count_change(self) -> None:
+        """Count a fault if it strikes while a membership change is under way."""
+        states = [processor.state for processor in self.processors if processor.core is not None]
+        self.faults_in_change += "commit" in states or "recovery" in states
+
+    # The agenda
+
+    def _attend_to(self, item: AgendaItem) -> None:
+        if isinstance(item, Burst):
+            self.submit(item)
+        elif isinstance(item, Ended):
+            inject.end(self, item.fault)
+        else:
+            inject.strike(self, item)
+
+    def submit(self, burst: Burst) -> None:
+        """Let a client hand over its units; whoever cannot be reached gets none."""
+        processor = self.by_node[burst.node]
+        core = processor.core
+        if core is None or processor.paused:
+            return
+        processor.queue.submit(burst)
+        self.tell(processor, core)
+
+    def tell(self, processor: Processor, core: Core) -> None:
+        """Tell a core that there is something to send."""
+        self.steps += 1
+        core.submit(processor.clock.local(self.now))
+        self._perform(processor, core)
+
+    def pause(self, processor: Processor) -> None:
+        """Suspend a processor."""
+        processor.paused = True
+        processor.weigh()
+
+    def resume(self, processor: Processor) -> None:
+        """Let a suspended processor go on; timers or datagrams come first, as it happens."""
+        core = processor.core
+        if core is None or not processor.paused:
+            return
+        processor.paused = False
+        processor.weigh()
+        if self.driver_rng.random() < 0.5:
+            self.expire_due(processor, core)
+        if processor.core is core:
+            self._wake_by(processor, self.now)
+
+    # What is true of the whole
+
+    def is_converged(self) -> bool:
+        """Whether all that run are operational, in one ring of exactly them, queues empty."""
+        live = self.live()
+        if not live:
+            return True
+        members = tuple(sorted(processor.node for processor in live))
+        first = live[0].configuration
+        for processor in live:
+            configuration = processor.configuration
+            if (
+                processor.state != "operational"
+                or processor.paused
+                or configuration is None
+                or first is None
+                or configuration.transitional
+                or configuration.conf_id != first.conf_id
+                or configuration.members != members
+                or processor.queue.packets
+            ):
+                return False
+        return True
+
+    def is_quiet(self) -> bool:
+        """Whether it is converged and everything sent on the ring is delivered by everybody."""
+        if not self.is_converged():
+            return False
+        live = self.live()
+        for processor in live:
+            sent = processor.last_sent
+            configuration = processor.configuration
+            if sent is None or configuration is None or sent.ring_id != configuration.conf_id:
+                continue
+            for other in live:
+                got = other.last_delivery
+                if got is None or got.ring_id != sent.ring_id or got.seq < sent.seq:
+                    return False
+        return True
