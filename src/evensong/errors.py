@@ -5,7 +5,8 @@ EvensongError
 ├── CorruptRecord       the stable record cannot be read; the processor must not start
 ├── BadParameters       timeouts or limits that cannot work together
 ├── BadScenario         a text scenario or fault plan that cannot be read
-└── BadTrace            a trace that cannot be read or written
+├── BadTrace            a trace that cannot be read or written
+└── InvariantBroken     a simulated processor broke an invariant of its protocol
 """
 
 
@@ -35,3 +36,12 @@ class BadScenario(EvensongError):
 
 class BadTrace(EvensongError):
     """A trace that cannot be read or written; the message names the file."""
+
+
+class InvariantBroken(EvensongError):
+    """A simulated processor broke an invariant of its protocol: a bug of ours, with its name."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+        self.text = text

@@ -1,8 +1,8 @@
-"""The units that simulated clients send: identity first, so that order is checked without trusting it.
+"""The units that simulated clients send: identity first, so order is checked without trusting it.
 
 A unit is named by its origin before any protocol touches it: (sender, incarnation, origin_no). The
-name travels inside the payload, with a body derived from it, so a checker recognises a unit that was
-altered, invented or attributed to somebody else.
+name travels inside the payload, with a body derived from it, so a checker recognises a unit that
+was altered, invented or attributed to somebody else.
 """
 
 import struct

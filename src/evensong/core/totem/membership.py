@@ -91,6 +91,7 @@ class Membership:
         """
         attempts = self.failed_attempts.get(members, 0) + 1
         self.failed_attempts[members] = attempts
+        self.last_joins.clear()  # who agreed to it may be gone by now: let everybody say so again
         candidates = [member for member in self.proposed() if member != self.my_id]
         if attempts <= limit or not candidates:
             return 0

@@ -1,20 +1,21 @@
 """One ring as one of its processors knows it: the order of its messages, and how far they got.
 
-What a token holder does to the token's fields and to its own buffer [SRP §4]. A `Ring` lives from the
-moment its processor enters recovery for it until the next ring is installed; how it ends is kept in
-its `Ending`. Nothing here sends or delivers: `ring.py` does, in the paper's order of steps.
-Invariant: released <= my_safe <= my_aru and released <= high_delivered; none falls in a ring's life.
+What a token holder does to the token's fields and to its own buffer [SRP §4]; `ring.py` puts the
+steps in the paper's order. A `Ring` lives from the moment its processor enters recovery for it
+until the next ring is installed; how it ends is kept in its `Ending`.
+Invariant: released <= my_safe <= my_aru, released <= high_delivered; none falls in a ring's life.
 """
 
 from collections import deque
 from typing import Final, final
 
 from evensong.core.buffer import ReceiveBuffer
-from evensong.core.effects import Service
+from evensong.core.effects import Broadcast, Deliver, Effect, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
-from evensong.core.totem.frames import Range, RegularMessage, RegularToken
+from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.wire import encapsulate, encode_regular, encode_token
 
 
 @final
@@ -45,6 +46,7 @@ class Ring:
         "flow",
         "high_delivered",
         "idle_visits",
+        "incarnation",
         "members",
         "my_id",
         "my_safe",
@@ -63,11 +65,13 @@ class Ring:
         ring_id: RingId,
         members: tuple[ProcessorId, ...],
         my_id: ProcessorId,
+        incarnation: int,
         parameters: Parameters,
     ) -> None:
         self.ring_id: Final = ring_id
         self.members: Final = members
         self.my_id: Final = my_id
+        self.incarnation: Final = incarnation
         self.parameters: Final = parameters
         self.successor: Final = members[(members.index(my_id) + 1) % len(members)]
         self.buffer: Final[ReceiveBuffer[RegularMessage]] = ReceiveBuffer(
@@ -115,20 +119,66 @@ class Ring:
         """Whether the representative may hold the token."""
         return self.idle_visits >= self.parameters.idle_rotations
 
-    def answerable(self, token: RegularToken, repairs_max: int) -> list[RegularMessage]:
+    def resend_requested(self, token: RegularToken) -> list[Effect]:
         """Take the requests off the token that I can answer, oldest first [SRP §4]."""
         messages = self.buffer.messages
-        found: list[RegularMessage] = []
-        left: list[int] = []
         released = self.buffer.released
-        for first, count in token.rtr:
-            for seq in range(first, first + count):
-                if seq in messages and len(found) < repairs_max:
-                    found.append(messages[seq])
-                elif seq > released:
-                    left.append(seq)
+        repairs_max = self.flow.repairs_max(token)
+        repairs: list[Effect] = []
+        left: list[int] = []
+        for seq in elements(token.rtr):
+            if seq in messages and len(repairs) < repairs_max:
+                repairs.append(self._broadcast(messages[seq], RETX))
+            elif seq > released:
+                left.append(seq)
         token.rtr = ranges(left)
-        return found
+        return repairs
+
+    def new_max(self, token: RegularToken, backlog: int, resent: int) -> int:
+        """How many messages I may broadcast now, after so many retransmissions."""
+        room = self.buffer.released + self.parameters.receive_horizon - token.seq
+        requested = sum(count for _, count in token.rtr)
+        return self.flow.new_max(token, backlog, max(0, room), resent, requested)
+
+    def broadcast_new(self, token: RegularToken, packets: list[Packet]) -> list[Effect]:
+        """Give packets their places in the order [SRP §4]."""
+        effects: list[Effect] = []
+        for packet in packets:
+            token.seq += 1
+            message = self.order(packet, token.seq)
+            effects.append(self._broadcast(message, 0))
+            effects.append(Sent(self.ring_id, message.seq, packet))
+        return effects
+
+    def broadcast_old(
+        self, token: RegularToken, old_messages: list[RegularMessage]
+    ) -> list[Effect]:
+        """Carry messages of the old ring, in recovery [SRP §6]."""
+        effects: list[Effect] = []
+        for old_message in old_messages:
+            token.seq += 1
+            message = RegularMessage(
+                self.my_id,
+                self.ring_id,
+                token.seq,
+                old_message.service,
+                ENCAP,
+                0,
+                encapsulate(old_message),
+            )
+            self.buffer.add(message.seq, message)
+            effects.append(self._broadcast(message, 0))
+        return effects
+
+    def order(self, packet: Packet, seq: int) -> RegularMessage:
+        """Make a packet the message with this seq, and keep it."""
+        service, payload, timestamp = packet
+        message = RegularMessage(self.my_id, self.ring_id, seq, service, 0, timestamp, payload)
+        self.buffer.add(seq, message)
+        return message
+
+    def _broadcast(self, message: RegularMessage, flag: int) -> Broadcast:
+        return Broadcast(encode_regular(message, flag, self.my_id, self.incarnation))
 
     def acknowledge(self, token: RegularToken) -> None:
         """Lower or raise the aru [SRP §4]."""
@@ -183,20 +233,45 @@ class Ring:
         self.my_safe = line
         return True
 
-    def next_deliverable(self) -> RegularMessage | None:
-        """Return the next message in order, unless it must wait [SRP §4]."""
-        seq = self.high_delivered + 1
-        message = self.buffer.messages.get(seq)
-        if message is None or (message.service is Service.SAFE and seq > self.my_safe):
-            return None  # a safe message that is not safe yet blocks everything behind it
-        self.high_delivered = seq
-        return message
+    def pass_on(self, token: RegularToken) -> Unicast:
+        """Hand the token to the next processor."""
+        token.token_seq += 1
+        self.my_token_seq = token.token_seq
+        return Unicast(self.successor, encode_token(token, self.my_id, self.incarnation))
+
+    def deliver_ready(self) -> list[Effect]:
+        """Deliver what the order and the safe line allow [SRP §4]."""
+        messages = self.buffer.messages
+        effects: list[Effect] = []
+        while True:
+            message = messages.get(self.high_delivered + 1)
+            if message is None or (message.service is Service.SAFE and message.seq > self.my_safe):
+                return effects  # a safe message that is not safe yet blocks all behind it
+            self.high_delivered += 1
+            effects.append(delivery(message, self.ring_id, self.my_safe, after_gap=False))
 
     def release(self) -> None:
         """Forget what is delivered here and received everywhere."""
         upto = min(self.my_safe, self.high_delivered)
         if upto > self.buffer.released:
             self.buffer.release(upto)
+
+
+def delivery(
+    message: RegularMessage, conf_id: RingId, safe_line: int, *, after_gap: bool
+) -> Deliver:
+    """Return a message as it is handed to the layer above."""
+    return Deliver(
+        conf_id,
+        message.ring_id,
+        message.seq,
+        message.sender_id,
+        message.service,
+        message.timestamp,
+        message.payload,
+        safe_line,
+        after_gap,
+    )
 
 
 def ranges(seqs: list[int]) -> list[Range]:

@@ -1,7 +1,7 @@
 """Timeouts and limits of a ring, and the rules between them that make it work.
 
-All times are microseconds. A timeout that is too short for the ring's size makes it reform for ever,
-so the rules are checked at start-up and named when they fail.
+All times are microseconds. A timeout that is too short for the ring's size makes it reform for
+ever, so the rules are checked at start-up and named when they fail.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class Parameters(NamedTuple):
             (min(self) > 0, "every parameter is positive"),
             (self.token_loss >= 4 * self.token_retransmit, "token_loss >= 4 * token_retransmit"),
             (self.consensus > 2 * self.join, "consensus > 2 * join"),
-            (self.hold < self.token_loss / 2, "hold < token_loss / 2"),
+            (2 * self.hold < self.token_loss, "2 * hold < token_loss"),
             (self.beacon >= self.join, "beacon >= join"),
             (
                 self.token_loss

@@ -8,25 +8,10 @@ processors that go together, and they would deliver the same message in differen
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Effect, Install, Service
+from evensong.core.effects import Effect, Install, Service
 from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId, RingId
-from evensong.core.totem.frames import CommitToken, MembEntry, RegularMessage, RegularToken
-from evensong.core.totem.ordering import Ring
-
-
-def entry_for_commit(old: Ring) -> MembEntry:
-    """Return what a member tells of its old ring when the commit token first passes."""
-    ending = old.ending
-    return MembEntry(
-        old.my_id,
-        True,
-        old.ring_id,
-        old.buffer.aru,
-        max(old.high_delivered, old.my_safe, ending.high_ring_delivered),
-        old.buffer.high,
-        ending.received_flg,
-        ending.deliver_memb,
-    )
+from evensong.core.totem.frames import CommitToken, RegularMessage, RegularToken
+from evensong.core.totem.ordering import Ring, delivery
 
 
 @final
@@ -85,6 +70,12 @@ class Recovery:
         if self.retrans_queue and message.seq in self.retrans_queue:
             self.retrans_queue.remove(message.seq)
 
+    def next_old_messages(self, count: int) -> list[RegularMessage]:
+        """Take the next messages off the queue to be exchanged."""
+        messages = self.old.buffer.messages
+        queue = self.retrans_queue
+        return [messages[queue.popleft()] for _ in range(min(count, len(queue)))]
+
     def count_visit(self, token: RegularToken, my_aru: int) -> bool:
         """Follow retrans_flg over the visits; return whether to install now [SRP §6]."""
         my_id = self.old.my_id
@@ -122,7 +113,7 @@ def close_ring(
     members: tuple[ProcessorId, ...],
     cause: str,
 ) -> list[Effect]:
-    """Deliver what is left of the old ring, each message in the configuration it can be promised in."""
+    """Deliver what is left of the old ring, each in the configuration it can be promised in."""
     messages = old.buffer.messages
     effects: list[Effect] = []
     # The regular part: everybody in the old ring is known to have the safe messages here.
@@ -131,7 +122,7 @@ def close_ring(
         message = messages[seq]
         if message.service is Service.SAFE and seq > high_ring_delivered:
             break
-        effects.append(_delivery(message, old.ring_id, high_ring_delivered, False))
+        effects.append(delivery(message, old.ring_id, high_ring_delivered, after_gap=False))
         seq += 1
     transitional_id = RingId(ring_id.seq - 2, trans_memb[0])
     effects.append(
@@ -147,22 +138,10 @@ def close_ring(
             after_gap = True
         elif not after_gap or messages[later].sender_id in old.ending.deliver_memb:
             message = messages[later]
-            effects.append(_delivery(message, transitional_id, high_ring_delivered, after_gap))
+            effects.append(
+                delivery(message, transitional_id, high_ring_delivered, after_gap=after_gap)
+            )
     effects.append(
         Install(Configuration(ring_id, transitional_id, members, transitional=False, cause=cause))
     )
     return effects
-
-
-def _delivery(message: RegularMessage, conf_id: RingId, safe_line: int, after_gap: bool) -> Deliver:
-    return Deliver(
-        conf_id,
-        message.ring_id,
-        message.seq,
-        message.sender_id,
-        message.service,
-        message.timestamp,
-        message.payload,
-        safe_line,
-        after_gap,
-    )

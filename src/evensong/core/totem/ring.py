@@ -1,7 +1,7 @@
 """The single ring: one processor's engine, from a datagram to the effects that it calls for.
 
 Entry points and the state x event dispatch [SRP §4, §5, §6]. The four states change only in the
-`enter_*` methods, each with a recorded cause. Ordering lives in `ordering.py`, flow control in
+`enter_*` methods, each with a recorded cause. The token is handled in `holder.py`, flow control in
 `flow.py`, consensus in `membership.py`, the exchange of old messages in `recovery.py`; here they are
 put together in the paper's order of steps. The table in ARCHITECTURE.md is the map.
 Deviation: tokens are discarded in Gather and Commit, and old-ring messages are kept there without
@@ -15,43 +15,38 @@ from typing import Final, assert_never
 from evensong.core.core import Core, Source
 from evensong.core.effects import (
     Broadcast,
-    Deliver,
     Effect,
     Halt,
     Install,
-    Packet,
     Persist,
-    SafeLine,
-    Sent,
     StateChange,
-    TokenVisit,
     Unicast,
 )
 from evensong.core.ids import NO_PROCESSOR, NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.stable import StableRecord, encode_record
-from evensong.core.timer import NEVER, Timer
+from evensong.core.timer import NEVER
 from evensong.core.totem import wire
+from evensong.core.totem.commit import convert, entry_of, is_turn_of, propose, successor_of
 from evensong.core.totem.frames import (
     ENCAP,
-    RETX,
     Beacon,
     CommitToken,
     HoldCancel,
     Join,
     Leave,
-    MembEntry,
     RegularMessage,
     RegularToken,
 )
+from evensong.core.totem.holder import TokenHolder, VisitEnd
 from evensong.core.totem.membership import Membership, Strangers, Weight
 from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts, split
-from evensong.core.totem.recovery import Recovery, close_ring, entry_for_commit
+from evensong.core.totem.recovery import Recovery, close_ring
+from evensong.core.totem.timers import Timers
 from evensong.errors import MalformedFrame
 
 RING_SEQ_STEP: Final = 4  # room for the transitional configuration's id, two below [SRP §5]
-BACKLOG_SHOWN_MAX: Final = 2**20  # what one processor tells of its backlog; keeps the sum encodable
 
 
 class State(Enum):
@@ -69,21 +64,14 @@ class SingleRing(Core):
     __slots__ = (
         "_due",
         "_effects",
-        "beacon",
         "cause",
         "ceiling",
-        "consensus",
         "drops",
         "frame_no",
         "halted",
-        "held_token",
-        "hold",
-        "hold_cancelled",
+        "holder",
         "incarnation",
-        "join",
         "joined_at",
-        "last_token",
-        "last_token_seq",
         "membership",
         "met",
         "met_by_state",
@@ -93,16 +81,13 @@ class SingleRing(Core):
         "parameters",
         "parts",
         "recovery",
-        "regular_at",
         "ring",
         "rng",
-        "source",
         "stale_joins_until",
         "state",
         "strangers",
+        "timers",
         "timestamp_high",
-        "token_loss",
-        "token_retransmit",
     )
 
     def __init__(
@@ -119,39 +104,29 @@ class SingleRing(Core):
         self.incarnation: Final = incarnation
         self.parameters: Final = parameters
         self.rng: Final = rng
-        self.source: Final = source
         self.ceiling = record.ring_seq  # Invariant: no ring id above it was put in a datagram.
         self.timestamp_high: Final = record.timestamp_high
         self.state = State.OPERATIONAL
         self.my_ring_id = RingId(record.ring_seq + RING_SEQ_STEP, my_id)
         # `old` is the ring installed last; `ring` the one whose token counts. They differ in
         # Recovery only, when `ring` is the one that forms.
-        self.old = self.ring = Ring(self.my_ring_id, (my_id,), my_id, parameters)
+        self.old = self.ring = Ring(self.my_ring_id, (my_id,), my_id, incarnation, parameters)
         self.membership: Final = Membership(my_id)
         self.strangers: Final = Strangers(parameters, rng)
         self.recovery: Recovery | None = None
         self.parts: Final = Parts()
         self.frame_no = 0
-        self.last_token: list[Effect] = []  # what I forwarded last, to be sent again if it got lost
-        self.last_token_seq = 0  # the seq that it carried
-        self.held_token: RegularToken | None = None
-        self.hold_cancelled = False
         self.cause = ""  # why the installed ring came to its end
         self.joined_at = -NEVER  # when I last broadcast a Join
-        self.regular_at = -NEVER  # when the ring last carried a message
         self.stale_joins_until = -NEVER
         self.halted = False
-        self.token_retransmit: Final = Timer(parameters.token_retransmit)
-        self.token_loss: Final = Timer(parameters.token_loss)
-        self.join: Final = Timer(parameters.join)
-        self.consensus: Final = Timer(parameters.consensus)
-        self.beacon: Final = Timer(parameters.beacon)
-        self.hold: Final = Timer(parameters.hold)
+        self.timers: Final = Timers(parameters)
         self.drops: Final[dict[str, int]] = {}  # by reason
         self.met_by_state: Final[dict[State, set[str]]] = {state: set() for state in State}
         self.met = self.met_by_state[self.state]  # the events that met this state
         self._due = NEVER
-        self._effects: list[Effect] = []
+        self._effects: Final[list[Effect]] = []
+        self.holder: Final = TokenHolder(self.ring, source, parameters, self.timers, self._effects)
 
     # -- the contract ------------------------------------------------------------------------
 
@@ -172,11 +147,11 @@ class SingleRing(Core):
         self.met.add("submit")
         if self.state is State.OPERATIONAL:
             if len(self.ring.members) == 1:
-                self._deliver_alone(now)
-            elif self.held_token is not None:
+                self.holder.deliver_alone()
+            elif self.holder.held_token is not None:
                 self._release_held_token(now)
             elif self.ring.idle_visits >= self.parameters.idle_rotations - 1:
-                self._cancel_hold()
+                self.holder.cancel_hold()
         elif (
             self.state is State.GATHER or self.state is State.COMMIT or self.state is State.RECOVERY
         ):
@@ -199,17 +174,17 @@ class SingleRing(Core):
         if self.halted:
             return
         self._notice_pause(now)
-        if self.token_loss.is_due(now):
+        if self.timers.token_loss.is_due(now):
             self.on_token_loss(now)
-        if self.token_retransmit.is_due(now):
+        if self.timers.token_retransmit.is_due(now):
             self.on_token_retransmit(now)
-        if self.consensus.is_due(now):
+        if self.timers.consensus.is_due(now):
             self.on_consensus_timeout(now)
-        if self.join.is_due(now):
+        if self.timers.join.is_due(now):
             self.on_join_timeout(now)
-        if self.hold.is_due(now):
+        if self.timers.hold.is_due(now):
             self.on_hold_timeout(now)
-        if self.beacon.is_due(now):
+        if self.timers.beacon.is_due(now):
             self.on_beacon_timeout(now)
 
     def leave(self, now: int) -> None:
@@ -217,25 +192,18 @@ class SingleRing(Core):
         if self.halted:
             return
         departure = Broadcast(wire.encode_leave(self.my_ring_id, self.my_id, self.incarnation))
-        self._effects += [departure, departure]
+        self._effects.extend([departure, departure])
         self._stop()
 
     def deadline(self) -> int:
         """When to call `expire` next."""
-        self._due = min(
-            self.token_loss.deadline,
-            self.token_retransmit.deadline,
-            self.consensus.deadline,
-            self.join.deadline,
-            self.hold.deadline,
-            self.beacon.deadline,
-        )
+        self._due = self.timers.deadline()
         return self._due
 
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain."""
-        effects = self._effects
-        self._effects = []
+        effects = self._effects.copy()
+        self._effects.clear()
         return effects
 
     def pairs(self) -> set[tuple[str, str]]:
@@ -291,8 +259,12 @@ class SingleRing(Core):
             self.met.add("regular")
             if message.flags & ENCAP:
                 self._drop("recovery traffic of an installed ring")  # everybody has it
-            elif self._store(message, now):
-                self._deliver_ready()
+            else:
+                refused = self.holder.store(message, now)
+                if refused:
+                    self._drop(refused)
+                else:
+                    self._effects.extend(self.ring.deliver_ready())
         elif message.ring_id == self.ring.ring_id and state is State.RECOVERY:
             self.met.add("regular")
             self._store_in_recovery(message, now)
@@ -319,7 +291,7 @@ class SingleRing(Core):
             elif len(ring.members) == 1 or not ring.is_plausible(token):
                 self._drop("token that cannot be")
             else:
-                self._accept_token(token, now)
+                self._conclude(self.holder.accept(token, self.recovery, now), token, now)
         else:
             assert_never(state)
 
@@ -345,7 +317,7 @@ class SingleRing(Core):
         elif state is State.GATHER:
             self._gather_join(join, now)
         elif state is State.COMMIT or state is State.RECOVERY:
-            # Nobody sends Joins in Commit or Recovery, so a member that does has given this ring up.
+            # Nobody sends Joins in Commit or Recovery: a member that does has given this ring up.
             if sender_id in membership.proposed() and join.ring_seq >= self.my_ring_id.seq:
                 membership.weigh(join)
                 self.enter_gather(now, "join: a member gave the forming ring up", sender_id)
@@ -387,7 +359,8 @@ class SingleRing(Core):
             is_mine = commit.ring_id == self.my_ring_id and commit.ring_id.rep == self.my_id
             if is_mine and commit.rotation == 2 and not recovery.token_originated:
                 recovery.token_originated = True
-                self._accept_token(self._first_token(recovery), now)
+                token = convert(recovery, self.my_id)
+                self._conclude(self.holder.accept(token, recovery, now), token, now)
             else:
                 self._drop("commit seen before")
         elif state is State.OPERATIONAL:
@@ -406,12 +379,11 @@ class SingleRing(Core):
             self._drop("hold_cancel of another ring")
             return
         self.ring.idle_visits = 0
-        if self.held_token is not None:
+        if self.holder.held_token is not None:
             self._release_held_token(now)
 
     def on_leave(self, leave: Leave, transmitter: ProcessorId, now: int) -> None:
         """Go on without a processor that departs in good order."""
-        state = self.state
         self.met.add("leave")
         membership = self.membership
         is_stale = leave.ring_id.seq < self.old.ring_id.seq
@@ -470,9 +442,7 @@ class SingleRing(Core):
         """Send the token or commit token again: nobody has shown that it arrived [SRP §4]."""
         self.met.add("token_retransmit")
         assert self.state is not State.GATHER
-        assert self.last_token
-        self._effects += self.last_token
-        self.token_retransmit.start(now)
+        self.holder.resend_token(now)
 
     def on_consensus_timeout(self, now: int) -> None:
         """Go on without those who did not agree [SRP §5]."""
@@ -494,26 +464,24 @@ class SingleRing(Core):
     def on_hold_timeout(self, now: int) -> None:
         """Let the held token of an idle ring go round once."""
         self.met.add("hold_timeout")
-        assert self.held_token is not None
+        assert self.holder.held_token is not None
         self._release_held_token(now)
 
     def on_beacon_timeout(self, now: int) -> None:
         """Show that the ring exists, unless its messages did."""
         self.met.add("beacon_timeout")
         assert self.state is State.OPERATIONAL
-        if now - self.regular_at >= self.parameters.beacon:
+        if now - self.holder.regular_at >= self.parameters.beacon:
             sign = Beacon(self.ring.ring_id, len(self.ring.members))
             self._effects.append(Broadcast(wire.encode_beacon(sign, self.my_id, self.incarnation)))
-        self.beacon.start(now)
+        self.timers.beacon.start(now)
 
     def _notice_pause(self, now: int) -> None:
         """Suspect nobody for my own lateness: I was suspended, or the machine was busy."""
         if now - self._due <= self.parameters.token_loss // 2:
             return
         self.met.add("pause")
-        for timer in (self.token_loss, self.consensus, self.join):
-            if timer.is_armed():
-                timer.start(now)
+        self.timers.forgive(now)
         self.stale_joins_until = now + self.parameters.join  # those that come now were queued
         self.deadline()
 
@@ -524,27 +492,22 @@ class SingleRing(Core):
         if self.state is State.OPERATIONAL:
             self.cause = cause
         self.recovery = None  # a failed recovery; what it taught is in the old ring's buffer
-        self.ring = self.old
+        self._use(self.old)
         self._change_state(State.GATHER)
-        self.held_token = None
-        self.last_token = []
-        for timer in (self.token_loss, self.token_retransmit, self.hold, self.beacon):
-            timer.stop()
+        self.timers.stop_circulating()
         self.membership.begin_round()
         self._effects.append(StateChange("gather", self.my_ring_id, cause, about))
         self._offer_join(now)
-        self.consensus.start(now)
+        self.timers.consensus.start(now)
         self._try_to_form(now)
 
     def enter_commit(self, commit: CommitToken, now: int) -> None:
         """Commit to the proposed ring and pass its commit token on [SRP §5]."""
-        for timer in (self.join, self.consensus):
-            timer.stop()  # a Join sent from here on would throw the others back [SRP §5]
+        self.timers.stop_gathering()
         self._change_state(State.COMMIT)
         self.my_ring_id = commit.ring_id
         self._reserve(commit.ring_id.seq)
-        members = commit.member_ids()
-        commit.memb[members.index(self.my_id)] = entry_for_commit(self.old)
+        commit.memb[commit.memb_index()] = entry_of(self.old)
         self._effects.append(StateChange("commit", commit.ring_id, "consensus", NO_PROCESSOR))
         self._forward_commit(commit, now)
 
@@ -552,9 +515,11 @@ class SingleRing(Core):
         """Freeze the old ring and exchange what its members lack [SRP §6]."""
         commit.rotation = 2
         self._forward_commit(commit, now)
-        members = commit.member_ids()
         self.recovery = Recovery(commit, self.old)
-        self.ring = Ring(commit.ring_id, members, self.my_id, self.parameters)
+        ring = Ring(
+            commit.ring_id, commit.member_ids(), self.my_id, self.incarnation, self.parameters
+        )
+        self._use(ring)
         self._change_state(State.RECOVERY)
         self._effects.append(
             StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
@@ -568,9 +533,10 @@ class SingleRing(Core):
         self._effects.append(
             StateChange("operational", self.ring.ring_id, "recovered", NO_PROCESSOR)
         )
-        self._effects += recovery.closing(self.cause)
+        self._effects.extend(recovery.closing(self.cause))
         self.recovery = None
         self._settle(self.ring, recovery.install_seq, now)
+        self.holder.deliver()  # what faster members have sent on the ring meanwhile
 
     def _form_alone(self, now: int) -> None:
         """Form a ring of one: commit and recovery without a network."""
@@ -578,19 +544,18 @@ class SingleRing(Core):
         ring_id = self._next_ring_id()
         self.my_ring_id = ring_id
         self._reserve(ring_id.seq)
-        entry = entry_for_commit(old)
-        for timer in (self.join, self.consensus):
-            timer.stop()
+        entry = entry_of(old)
+        self.timers.stop_gathering()
         members = (self.my_id,)
         self._effects.append(
             StateChange("operational", ring_id, "nobody else is here", NO_PROCESSOR)
         )
-        self._effects += close_ring(
-            old, members, entry.high_delivered, ring_id, members, self.cause
+        self._effects.extend(
+            close_ring(old, members, entry.high_delivered, ring_id, members, self.cause)
         )
-        self.ring = Ring(ring_id, members, self.my_id, self.parameters)
+        self._use(Ring(ring_id, members, self.my_id, self.incarnation, self.parameters))
         self._settle(self.ring, 0, now)
-        self._deliver_alone(now)
+        self.holder.deliver_alone()
 
     def _settle(self, ring: Ring, install_seq: int, now: int) -> None:
         self._change_state(State.OPERATIONAL)
@@ -599,10 +564,12 @@ class SingleRing(Core):
         absent = self.membership.install(ring.members)
         self.strangers.came(ring.members)
         self.strangers.missed(absent, now)
-        self.regular_at = -NEVER
-        self.hold_cancelled = False
         if ring.is_representative():
-            self.beacon.start(now)
+            self.timers.beacon.start(now)
+
+    def _use(self, ring: Ring) -> None:
+        self.ring = ring
+        self.holder.use(ring)
 
     def _change_state(self, state: State) -> None:
         self.state = state
@@ -616,7 +583,7 @@ class SingleRing(Core):
         if now - self.joined_at >= gap:
             self._broadcast_join(now)
         else:
-            self.join.deadline = self.joined_at + gap
+            self.timers.join.deadline = self.joined_at + gap
 
     def _broadcast_join(self, now: int) -> None:
         membership = self.membership
@@ -626,7 +593,7 @@ class SingleRing(Core):
         )
         self._effects.append(Broadcast(wire.encode_join(join)))
         self.joined_at = now
-        self.join.start_late(now, self.rng.randrange(self.parameters.join // 4 + 1))
+        self.timers.join.start_late(now, self.rng.randrange(self.parameters.join // 4 + 1))
 
     def _try_to_form(self, now: int) -> None:
         membership = self.membership
@@ -634,12 +601,10 @@ class SingleRing(Core):
             return
         members = membership.proposed()
         if len(members) > 1 and members[0] == self.my_id:
-            empty = frozenset[ProcessorId]()
-            memb = [MembEntry(member, False, NO_RING, 0, 0, 0, False, empty) for member in members]
-            self.enter_commit(CommitToken(self._next_ring_id(), memb), now)
+            self.enter_commit(propose(self._next_ring_id(), members), now)
         elif len(members) > 1:
-            self.consensus.stop()
-            self.token_loss.start(now)  # the commit token should come within this time
+            self.timers.consensus.stop()
+            self.timers.token_loss.start(now)  # the commit token should come within this time
         elif len(membership.proc_set) > 1:
             self._form_alone(now)
         # else nobody was heard since the start: wait for as long as consensus may take
@@ -649,35 +614,20 @@ class SingleRing(Core):
         return RingId(highest + RING_SEQ_STEP, self.my_id)
 
     def _is_proposed(self, commit: CommitToken) -> bool:
-        members = commit.member_ids()
         return (
-            members == self.membership.proposed()
+            commit.member_ids() == self.membership.proposed()
             and commit.ring_id.seq > self.my_ring_id.seq
-            and commit.rotation == 1
-            and commit.memb_index() == members.index(self.my_id)
             and commit.ring_id.rep != self.my_id
+            and is_turn_of(self.my_id, commit)
         )
 
     def _forward_commit(self, commit: CommitToken, now: int) -> None:
-        members = commit.member_ids()
         commit.token_seq += 1
-        successor = members[(members.index(self.my_id) + 1) % len(members)]
+        successor = successor_of(self.my_id, commit)
         frame = wire.encode_commit(commit, self.my_id, self.incarnation)
         self.frame_no = (self.frame_no + 1) % 2**32
         datagrams = split(frame, self.frame_no, self.parameters.datagram_max)
-        self.last_token = [Unicast(successor, datagram) for datagram in datagrams]
-        self.last_token_seq = 0
-        self._effects += self.last_token
-        self.token_loss.start(now)
-        self.token_retransmit.start(now)
-
-    def _first_token(self, recovery: Recovery) -> RegularToken:
-        token = RegularToken(recovery.ring_id)
-        token.timestamp = recovery.commit.timestamp
-        if recovery.retrans_queue:
-            token.retrans_flg = True
-            token.retrans_setter = self.my_id
-        return token
+        self.holder.remember([Unicast(successor, datagram) for datagram in datagrams], 0, now)
 
     def _reserve(self, ring_seq: int) -> None:
         """Make sure that this ring seq is durable before it is put in a datagram."""
@@ -686,30 +636,16 @@ class SingleRing(Core):
             record = StableRecord(self.ceiling, self.incarnation, self.timestamp_high)
             self._effects.append(Persist(encode_record(record)))
 
-    # -- messages ----------------------------------------------------------------------------
-
-    def _store(self, message: RegularMessage, now: int) -> bool:
-        """Keep a message of the ring in use; return whether it was new."""
-        buffer = self.ring.buffer
-        seq = message.seq
-        if seq > self.last_token_seq:
-            self.token_retransmit.stop()  # somebody had the token after me
-        if buffer.has(seq):
-            self._drop("message received before")
-            return False
-        if not buffer.is_in_reach(seq) or message.sender_id not in self.ring.members:
-            self._drop("message that cannot be")
-            return False
-        buffer.add(seq, message)
-        self.regular_at = now
-        self.token_loss.start(now)
-        return True
+    # -- messages and tokens -----------------------------------------------------------------
 
     def _store_in_recovery(self, message: RegularMessage, now: int) -> None:
         recovery = self.recovery
         assert recovery is not None
         inner = wire.decapsulate(message.payload) if message.flags & ENCAP else None
-        if self._store(message, now) and inner is not None:
+        refused = self.holder.store(message, now)
+        if refused:
+            self._drop(refused)
+        elif inner is not None:
             recovery.take_old_message(inner)
 
     def _store_for_old_ring(self, message: RegularMessage) -> None:
@@ -725,187 +661,22 @@ class SingleRing(Core):
         else:
             old.buffer.add(message.seq, message)
 
-    def _deliver_ready(self) -> None:
-        """Deliver what the order and the safe line allow."""
-        ring = self.ring
-        ring_id = ring.ring_id
-        effects = self._effects
-        while True:
-            message = ring.next_deliverable()
-            if message is None:
-                return
-            effects.append(
-                Deliver(
-                    ring_id,
-                    ring_id,
-                    message.seq,
-                    message.sender_id,
-                    message.service,
-                    message.timestamp,
-                    message.payload,
-                    ring.my_safe,
-                    False,
-                )
-            )
-
-    def _deliver_alone(self, now: int) -> None:
-        """On a ring of one, a message is ordered and safe as soon as it is there."""
-        ring = self.ring
-        if not self.source.backlog():
-            return
-        while self.source.backlog():
-            for packet in self.source.pull(self.parameters.messages_max):
-                message = self._new_message(packet, ring.buffer.aru + 1)
-                self._effects.append(Sent(ring.ring_id, message.seq, packet))
-                ring.buffer.add(message.seq, message)
-                ring.my_safe = message.seq
-                self._deliver_ready()
-                ring.release()
-        self._effects.append(SafeLine(ring.ring_id, ring.my_safe))
-
-    def _new_message(self, packet: Packet, seq: int) -> RegularMessage:
-        service, payload, timestamp = packet
-        return RegularMessage(self.my_id, self.ring.ring_id, seq, service, 0, timestamp, payload)
-
-    # -- the token ---------------------------------------------------------------------------
-
-    def _accept_token(self, token: RegularToken, now: int) -> None:
-        ring = self.ring
-        ring.my_token_seq = token.token_seq
-        self.token_retransmit.stop()
-        ring.count_idle(token)
-        may_hold = self.state is State.OPERATIONAL and ring.is_representative() and ring.is_idle()
-        if may_hold and not self.source.backlog():
-            self.held_token = token
-            self.hold.start(now)
-            self.token_loss.start(now)
-        else:
-            self._visit(token, now)
-
-    def _release_held_token(self, now: int) -> None:
-        token = self.held_token
-        assert token is not None
-        self.held_token = None
-        self.hold.stop()
-        self._visit(token, now)
-
-    def _visit(self, token: RegularToken, now: int) -> None:
-        """Repair, broadcast, acknowledge, request, pass on, deliver: in this order [SRP §4]."""
-        ring = self.ring
-        requests_came = bool(token.rtr)
-        resent = self._resend_requested(token) if requests_came else 0
-        recovery = self.recovery
-        if recovery is None:
-            sent = self._broadcast_new(token, resent)
-        else:
-            sent = self._broadcast_old(recovery, token, resent)
-        ring.acknowledge(token)
-        if ring.count_stuck(token, requests_came, now):
+    def _conclude(self, end: VisitEnd, token: RegularToken, now: int) -> None:
+        """Draw the membership's conclusion from a visit of the token."""
+        if end is VisitEnd.INSTALLS:
+            self.enter_operational(now)
+        elif end is VisitEnd.ACCUSES:
             self.membership.fail(token.aru_id)
             self.enter_gather(now, "fail to receive", token.aru_id)
-            return
-        ring.request_missing(token)
-        if recovery is None:
-            backlog = min(self.source.backlog(), BACKLOG_SHOWN_MAX)
+        elif end is VisitEnd.PASSED_ON or end is VisitEnd.HELD:
+            pass
         else:
-            backlog = len(recovery.retrans_queue)
-            if recovery.count_visit(token, ring.buffer.aru):
-                self.enter_operational(now)
-        ring.flow.account(token, sent + resent, backlog)
-        self._pass_on(token, now)
-        self._effects.append(
-            TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
-        )
-        is_safer = ring.advance_safe_line(token)
-        if self.state is State.OPERATIONAL:
-            if is_safer:
-                self._effects.append(SafeLine(ring.ring_id, ring.my_safe))
-            self._deliver_ready()  # after passing the token on: the ring does not wait for us
-            ring.release()
+            assert_never(end)
 
-    def _resend_requested(self, token: RegularToken) -> int:
-        ring = self.ring
-        messages = ring.answerable(token, ring.flow.repairs_max(token))
-        for message in messages:
-            again = RegularMessage(
-                message.sender_id,
-                message.ring_id,
-                message.seq,
-                message.service,
-                message.flags | RETX,
-                message.timestamp,
-                message.payload,
-            )
-            self._effects.append(
-                Broadcast(wire.encode_regular(again, self.my_id, self.incarnation))
-            )
-        return len(messages)
-
-    def _broadcast_new(self, token: RegularToken, resent: int) -> int:
-        backlog = min(self.source.backlog(), BACKLOG_SHOWN_MAX)
-        if not backlog:
-            return 0
-        packets = self.source.pull(self._new_max(token, backlog, resent))
-        buffer = self.ring.buffer
-        for packet in packets:
-            token.seq += 1
-            message = self._new_message(packet, token.seq)
-            datagram = wire.encode_regular(message, self.my_id, self.incarnation)
-            self._effects.append(Broadcast(datagram))
-            self._effects.append(Sent(message.ring_id, message.seq, packet))
-            buffer.add(message.seq, message)
-        return len(packets)
-
-    def _broadcast_old(self, recovery: Recovery, token: RegularToken, resent: int) -> int:
-        """In recovery, the old ring's messages go where new ones would [SRP §6]."""
-        queue = recovery.retrans_queue
-        ring = self.ring
-        allowed = self._new_max(token, len(queue), resent)
-        sent = min(allowed, len(queue))
-        for _ in range(sent):
-            old_message = recovery.old.buffer.messages[queue.popleft()]
-            token.seq += 1
-            message = RegularMessage(
-                self.my_id,
-                ring.ring_id,
-                token.seq,
-                old_message.service,
-                ENCAP,
-                0,
-                wire.encapsulate(old_message),
-            )
-            datagram = wire.encode_regular(message, self.my_id, self.incarnation)
-            self._effects.append(Broadcast(datagram))
-            ring.buffer.add(message.seq, message)
-        return sent
-
-    def _new_max(self, token: RegularToken, backlog: int, resent: int) -> int:
-        ring = self.ring
-        room = ring.buffer.released + self.parameters.receive_horizon - token.seq
-        requested = sum(count for _, count in token.rtr)
-        return ring.flow.new_max(token, backlog, max(0, room), resent, requested)
-
-    def _pass_on(self, token: RegularToken, now: int) -> None:
-        ring = self.ring
-        token.token_seq += 1
-        ring.my_token_seq = token.token_seq
-        datagram = wire.encode_token(token, self.my_id, self.incarnation)
-        forward = Unicast(ring.successor, datagram)
-        self._effects.append(forward)
-        self.last_token = [forward]
-        self.last_token_seq = token.seq
-        self.hold_cancelled = False
-        if token.seq > ring.seq_seen:
-            self.regular_at = now
-        self.token_loss.start(now)
-        self.token_retransmit.start(now)
-
-    def _cancel_hold(self) -> None:
-        if self.hold_cancelled:
-            return
-        self.hold_cancelled = True
-        cancel = wire.encode_hold_cancel(self.ring.ring_id, self.my_id, self.incarnation)
-        self._effects.append(Broadcast(cancel))
+    def _release_held_token(self, now: int) -> None:
+        token = self.holder.held_token
+        assert token is not None
+        self._conclude(self.holder.release_held_token(now), token, now)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -914,12 +685,4 @@ class SingleRing(Core):
 
     def _stop(self) -> None:
         self.halted = True
-        for timer in (
-            self.token_loss,
-            self.token_retransmit,
-            self.join,
-            self.consensus,
-            self.hold,
-            self.beacon,
-        ):
-            timer.stop()
+        self.timers.stop_all()

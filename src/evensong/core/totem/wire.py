@@ -1,4 +1,4 @@
-"""The byte layouts of the ring's frames; every count is bounded and every field checked at the door.
+"""The byte layouts of the ring's frames; every count is bounded, every field checked at the door.
 
 Every frame begins with kind, transmitter and incarnation. Decoders return a frame or raise
 `MalformedFrame`; they never trust a length. docs/wire.md draws the layouts.
@@ -47,11 +47,13 @@ KIND_NAMES: Final = {
 
 # kind:u8 transmitter:u32 incarnation:u64
 HEADER: Final = struct.Struct("!BIQ")
-# header | sender_id:u32 ring_seq:u64 ring_rep:u32 seq:u64 service:u8 flags:u8 timestamp:u64 | payload
+# header | sender_id:u32 ring_seq:u64 ring_rep:u32 seq:u64 service:u8 flags:u8 timestamp:u64
+#        | payload
 MESSAGE: Final = struct.Struct("!IQIQBBQ")
 REGULAR_FRAME: Final = struct.Struct("!BIQIQIQBBQ")
 # header | ring_seq:u64 ring_rep:u32 token_seq:u64 seq:u64 aru:u64 aru_id:u32 fcc:u32 backlog:u32
-#        | retrans_flg:u8 retrans_setter:u32 timestamp:u64 rtr_count:u8 | rtr_count * (from:u64 count:u32)
+#        | retrans_flg:u8 retrans_setter:u32 timestamp:u64 rtr_count:u8
+#        | rtr_count * (from:u64 count:u32)
 TOKEN_FRAME: Final = struct.Struct("!BIQQIQQQIIIBIQB")
 RTR: Final = struct.Struct("!QI")
 # header | ring_seq:u64 proc_count:u16 | proc_count * id:u32 | a bit for each: it is in fail_set
@@ -79,8 +81,10 @@ TABLE_MAX: Final = 4 * PROCESSORS_MAX
 SERVICES: Final = {Service.AGREED.value: Service.AGREED, Service.SAFE.value: Service.SAFE}
 
 
-def encode_regular(message: RegularMessage, transmitter: ProcessorId, incarnation: int) -> bytes:
-    """Lay a message out for its first broadcast or its retransmission."""
+def encode_regular(
+    message: RegularMessage, flag: int, transmitter: ProcessorId, incarnation: int
+) -> bytes:
+    """Lay a message out for its first broadcast or, with the flag RETX, for a retransmission."""
     ring_seq, ring_rep = message.ring_id
     return (
         REGULAR_FRAME.pack(
@@ -92,7 +96,7 @@ def encode_regular(message: RegularMessage, transmitter: ProcessorId, incarnatio
             ring_rep,
             message.seq,
             message.service.value,
-            message.flags,
+            message.flags | flag,
             message.timestamp,
         )
         + message.payload
@@ -140,7 +144,7 @@ def decapsulate(payload: bytes) -> RegularMessage:
         raise MalformedFrame("encapsulated: size")
     message = _message(MESSAGE.unpack_from(payload), payload[MESSAGE.size :])
     if message.flags & ENCAP:
-        # A ring is installed only when its recovery traffic is everywhere, so it never travels again.
+        # A ring is installed only when its recovery traffic is everywhere: it never travels again.
         raise MalformedFrame("encapsulated twice")
     return message
 
@@ -306,7 +310,7 @@ def decode_commit(datagram: bytes) -> CommitToken:
         after_an_empty_one = bool(memb) and not memb[-1].filled
         if memb and entry.member_id <= memb[-1].member_id:
             raise MalformedFrame("commit: members out of order")
-        if entry.member_id not in known or entry.filled and after_an_empty_one:
+        if entry.member_id not in known or (entry.filled and after_an_empty_one):
             raise MalformedFrame("commit: entry out of order")
         memb.append(entry)
     if ring_rep != memb[0].member_id or (rotation == 2 and not memb[-1].filled):

@@ -1,0 +1,51 @@
+# `make` or `make help` lists what there is. Nothing here needs root or writes outside this directory.
+
+PYTHON ?= python3
+SEEDS ?= 0:10000
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint mutants soak bench clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## the product's story, in about a minute
+	$(BIN)/evensong demo
+
+test: lint ## lint, types and every test a contributor needs
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(READY) ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
+	$(BIN)/python tests/mutants/run.py
+
+soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
+	$(BIN)/evensong sim --seeds $(SEEDS)
+
+bench: $(READY) ## measure the simulator
+	$(BIN)/python bench/simulator.py
+
+clean: ## remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Pinned versions by hash first; then this package, built by the pinned backend and resolving nothing.
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "evensong needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=python3.12" >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-build-isolation --no-deps -e .
+	@touch $@

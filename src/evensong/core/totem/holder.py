@@ -1,0 +1,209 @@
+"""What a processor does with the token, and with the messages of the ring it belongs to [SRP §4].
+
+A visit repairs, broadcasts, acknowledges, requests, passes the token on and delivers, in this
+order; what it means for the membership is left to `ring.py`, which is told how the visit ended.
+"""
+
+from enum import Enum
+from typing import Final, final
+
+from evensong.core.core import Source
+from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
+from evensong.core.timer import NEVER
+from evensong.core.totem.frames import RegularMessage, RegularToken
+from evensong.core.totem.ordering import Ring
+from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.recovery import Recovery
+from evensong.core.totem.timers import Timers
+from evensong.core.totem.wire import encode_hold_cancel
+
+BACKLOG_SHOWN_MAX: Final = 2**20  # what one processor tells of its backlog; keeps the sum encodable
+
+
+class VisitEnd(Enum):
+    """How a visit of the token ended."""
+
+    HELD = "the ring is idle, the token rests here"
+    PASSED_ON = "the next processor has it"
+    ACCUSES = "somebody fails to receive; the token is discarded"
+    INSTALLS = "passed on, and recovery is complete"
+
+
+@final
+class TokenHolder:
+    """One processor's hands: the ring in use, the token when it is here, what was sent last."""
+
+    __slots__ = (
+        "effects",
+        "held_token",
+        "hold_cancelled",
+        "last_token",
+        "last_token_seq",
+        "parameters",
+        "regular_at",
+        "ring",
+        "source",
+        "timers",
+    )
+
+    def __init__(
+        self,
+        ring: Ring,
+        source: Source,
+        parameters: Parameters,
+        timers: Timers,
+        effects: list[Effect],
+    ) -> None:
+        self.ring = ring
+        self.source: Final = source
+        self.parameters: Final = parameters
+        self.timers: Final = timers
+        self.effects: Final = effects
+        self.last_token: list[Effect] = []  # what I forwarded last, to be sent again if it got lost
+        self.last_token_seq = 0  # the seq that it carried
+        self.held_token: RegularToken | None = None
+        self.hold_cancelled = False
+        self.regular_at = -NEVER  # when the ring last carried a message
+
+    def use(self, ring: Ring) -> None:
+        """Serve another ring; what was held or sent for the one before is void."""
+        self.ring = ring
+        self.held_token = None
+        self.hold_cancelled = False
+        self.regular_at = -NEVER
+
+    def remember(self, forwarded: list[Effect], seq: int, now: int) -> None:
+        """Expect a sign that what I forward has arrived, else send it again [SRP §4]."""
+        self.effects.extend(forwarded)
+        self.last_token = forwarded
+        self.last_token_seq = seq
+        self.timers.token_loss.start(now)
+        self.timers.token_retransmit.start(now)
+
+    def resend_token(self, now: int) -> None:
+        """Send the token or commit token again: nobody has shown that it arrived [SRP §4]."""
+        assert self.last_token
+        self.effects.extend(self.last_token)
+        self.timers.token_retransmit.start(now)
+
+    def store(self, message: RegularMessage, now: int) -> str:
+        """Keep a message of the ring in use; return why not, or nothing."""
+        ring = self.ring
+        seq = message.seq
+        if not ring.buffer.is_in_reach(seq) or message.sender_id not in ring.members:
+            return "message that cannot be"
+        if seq > self.last_token_seq:
+            self.timers.token_retransmit.stop()  # somebody had the token after me
+        if ring.buffer.has(seq):
+            return "message received before"
+        ring.buffer.add(seq, message)
+        self.regular_at = now
+        self.timers.token_loss.start(now)
+        return ""
+
+    def deliver_alone(self) -> None:
+        """On a ring of one, a message is ordered and safe as soon as it is there."""
+        ring = self.ring
+        assert len(ring.members) == 1
+        if not self.source.backlog():
+            return
+        while self.source.backlog():
+            for packet in self.source.pull(self.parameters.messages_max):
+                message = ring.order(packet, ring.buffer.aru + 1)
+                self.effects.append(Sent(ring.ring_id, message.seq, packet))
+                ring.my_safe = message.seq
+                self.effects.extend(ring.deliver_ready())
+                ring.release()
+        self.effects.append(SafeLine(ring.ring_id, ring.my_safe))
+
+    def accept(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
+        """Take a token that is new: act on it, or let it rest if the ring is idle."""
+        ring = self.ring
+        ring.my_token_seq = token.token_seq
+        self.timers.token_retransmit.stop()
+        ring.count_idle(token)
+        is_held_here = recovery is None and ring.is_representative() and ring.is_idle()
+        if is_held_here and not self.source.backlog():
+            self.held_token = token
+            self.timers.hold.start(now)
+            self.timers.token_loss.start(now)
+            return VisitEnd.HELD
+        return self.visit(token, recovery, now)
+
+    def release_held_token(self, now: int) -> VisitEnd:
+        """Let the token of an idle ring go on: its visit happens now."""
+        token = self.held_token
+        assert token is not None
+        self.held_token = None
+        self.timers.hold.stop()
+        return self.visit(token, None, now)
+
+    def cancel_hold(self) -> None:
+        """Ask the representative to let the token of an idle ring go; once is enough."""
+        ring = self.ring
+        if not self.hold_cancelled:
+            self.hold_cancelled = True
+            cancel = encode_hold_cancel(ring.ring_id, ring.my_id, ring.incarnation)
+            self.effects.append(Broadcast(cancel))
+
+    def visit(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
+        """Act on the token, step by step in the paper's order [SRP §4]."""
+        ring = self.ring
+        requests_came = bool(token.rtr)
+        resent = self._resend_requested(token) if requests_came else 0
+        if recovery is None:
+            sent = self._broadcast_new(token, resent)
+        else:
+            sent = self._broadcast_old(token, recovery, resent)
+        ring.acknowledge(token)
+        if ring.count_stuck(token, requests_came, now):
+            return VisitEnd.ACCUSES
+        ring.request_missing(token)
+        if recovery is None:
+            is_complete = False
+            backlog = self._backlog()
+        else:
+            is_complete = recovery.count_visit(token, ring.buffer.aru)
+            backlog = len(recovery.retrans_queue)
+        ring.flow.account(token, sent + resent, backlog)
+        self.remember([ring.pass_on(token)], token.seq, now)
+        self.hold_cancelled = False
+        if sent:
+            self.regular_at = now
+        self.effects.append(
+            TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
+        )
+        is_safer = ring.advance_safe_line(token)
+        if recovery is None:
+            if is_safer:
+                self.effects.append(SafeLine(ring.ring_id, ring.my_safe))
+            self.deliver()  # after passing the token on: the ring does not wait for us
+        return VisitEnd.INSTALLS if is_complete else VisitEnd.PASSED_ON
+
+    def deliver(self) -> None:
+        """Deliver what may be delivered, and forget what everybody has."""
+        self.effects.extend(self.ring.deliver_ready())
+        self.ring.release()
+
+    def _resend_requested(self, token: RegularToken) -> int:
+        repairs = self.ring.resend_requested(token)
+        self.effects.extend(repairs)
+        return len(repairs)
+
+    def _broadcast_new(self, token: RegularToken, resent: int) -> int:
+        allowed = self.ring.new_max(token, self._backlog(), resent)
+        if not allowed:
+            return 0
+        packets = self.source.pull(allowed)
+        self.effects.extend(self.ring.broadcast_new(token, packets))
+        return len(packets)
+
+    def _broadcast_old(self, token: RegularToken, recovery: Recovery, resent: int) -> int:
+        """In recovery, the old ring's messages go where new ones would [SRP §6]."""
+        allowed = self.ring.new_max(token, len(recovery.retrans_queue), resent)
+        messages = recovery.next_old_messages(allowed)
+        self.effects.extend(self.ring.broadcast_old(token, messages))
+        return len(messages)
+
+    def _backlog(self) -> int:
+        return min(self.source.backlog(), BACKLOG_SHOWN_MAX)

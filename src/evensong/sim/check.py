@@ -1,0 +1,410 @@
+"""The invariants of the single ring, after every step of a run.
+
+The stepped processor is checked against a summary of each ring it belongs to, so a step costs little;
+every 500th step everything is computed afresh from all processors and must agree with the summaries.
+I15, that a healed network converges, is judged by the run itself (`swarm.py`).
+"""
+
+from typing import Final, final
+
+from evensong.core.effects import (
+    Broadcast,
+    Deliver,
+    Effect,
+    Install,
+    Persist,
+    Service,
+    StateChange,
+    TokenVisit,
+    Unicast,
+)
+from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
+from evensong.core.stable import decode_record
+from evensong.core.totem import wire
+from evensong.core.totem.frames import RETX, RegularMessage
+from evensong.core.totem.ordering import Ring
+from evensong.core.totem.ring import SingleRing, State
+from evensong.errors import InvariantBroken
+from evensong.sim.machine import Processor
+
+FULL_CHECK_EVERY: Final = 500
+
+
+@final
+class RingSummary:
+    """What is known of one ring over all of its processors."""
+
+    __slots__ = (
+        "broadcast_last",
+        "committed",
+        "content",
+        "frozen",
+        "installed",
+        "members",
+        "recovered",
+        "rings",
+        "safe_max",
+        "seq_max",
+        "token",
+        "token_seq",
+    )
+
+    def __init__(self) -> None:
+        self.token_seq = -1  # the highest forwarded
+        self.token = b""
+        self.seq_max = 0  # the highest seq ever broadcast
+        self.content: Final[dict[int, tuple[ProcessorId, bytes]]] = {}  # sender, payload by seq
+        self.broadcast_last: Final[dict[ProcessorId, int]] = {}  # on its last visit
+        self.safe_max = 0  # the highest safe line anybody has
+        self.rings: Final[dict[ProcessorId, Ring]] = {}  # whoever still keeps this ring's buffer
+        self.members: tuple[ProcessorId, ...] = ()
+        self.committed: Final[set[ProcessorId]] = set()
+        self.recovered: Final[set[ProcessorId]] = set()
+        self.installed: Final[set[ProcessorId]] = set()
+        # What each member of a recovery pass held of its old ring when it froze it.
+        self.frozen: Final[dict[ProcessorId, tuple[RingId, list[tuple[int, ProcessorId]]]]] = {}
+
+
+@final
+class Progress:
+    """What is remembered of one life, to see that it only moves forward."""
+
+    __slots__ = (
+        "after_install",
+        "ceiling",
+        "conf",
+        "fail_set",
+        "proc_set",
+        "promised",
+        "regular_digest",
+        "seq",
+        "transitional_digest",
+    )
+
+    def __init__(self) -> None:
+        self.ceiling = 0  # what its store has
+        self.proc_set: frozenset[ProcessorId] = frozenset()
+        self.fail_set: frozenset[ProcessorId] = frozenset()
+        self.after_install = True
+        self.promised = False
+        self.conf: Configuration | None = None
+        self.seq = 0  # delivered last in the regular configuration; 0 before the first
+        self.regular_digest: tuple[int, int] = (0, 0)
+        self.transitional_digest: tuple[int, int] = (0, 0)
+
+
+@final
+class Invariants:
+    """An observer of a world that raises `InvariantBroken` at the step that breaks one."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.summaries: Final[dict[RingId, RingSummary]] = {}
+        self.progress: Final[dict[ProcessorId, Progress]] = {}
+        self.processors: Final[dict[ProcessorId, Processor]] = {}
+        self.transitional_members: Final[dict[RingId, tuple[ProcessorId, ...]]] = {}
+        # What was delivered between two installations, by who went through both together.
+        self.passages: Final[
+            dict[tuple[RingId, RingId], tuple[tuple[int, int], tuple[int, int]]]
+        ] = {}
+
+    # -- the observer's calls ----------------------------------------------------------------
+
+    def began(self, processor: Processor) -> None:
+        """Watch a new life."""
+        self.processors[processor.node] = processor
+        self.progress[processor.node] = Progress()
+
+    def ended(self, processor: Processor) -> None:
+        """Stop watching: what a dead processor holds counts no more."""
+        node = processor.node
+        for summary in self.summaries.values():
+            summary.rings.pop(node, None)
+        del self.processors[node]
+
+    def effect(self, processor: Processor, effect: Effect) -> None:
+        """Check what a processor just did."""
+        if isinstance(effect, Broadcast | Unicast):
+            self._check_datagram(processor.node, effect.datagram)
+        elif isinstance(effect, Deliver):
+            self._check_delivery(processor.node, effect)
+        elif isinstance(effect, TokenVisit):
+            self._check_visit(processor, effect)
+        elif isinstance(effect, Install):
+            self._check_install(processor.node, effect.configuration)
+        elif isinstance(effect, StateChange):
+            self._note_state(processor, effect)
+        elif isinstance(effect, Persist):
+            self.progress[processor.node].ceiling = decode_record(effect.record).ring_seq
+
+    def stepped(self, processor: Processor) -> None:
+        """Check the processor that was stepped, now and then all of them."""
+        core = processor.core
+        assert isinstance(core, SingleRing)
+        self._check_ring(core, core.ring)
+        if core.old is not core.ring:
+            self._check_ring(core, core.old)
+        self._check_sets(core)
+        self._check_promise(core)
+        self._check_timers(core)
+        self.steps += 1
+        if self.steps % FULL_CHECK_EVERY == 0:
+            self.check_everything()
+
+    # -- what a processor does ---------------------------------------------------------------
+
+    def summary(self, ring_id: RingId) -> RingSummary:
+        """Return what is known of a ring."""
+        summary = self.summaries.get(ring_id)
+        if summary is None:
+            summary = self.summaries[ring_id] = RingSummary()
+        return summary
+
+    def _check_datagram(self, node: ProcessorId, datagram: bytes) -> None:
+        kind = datagram[0]
+        if kind == wire.REGULAR:
+            message = wire.decode_regular(datagram)
+            ring_id = message.ring_id
+            self._check_broadcast(node, message)
+        elif kind == wire.TOKEN:
+            token = wire.decode_token(datagram)
+            ring_id = token.ring_id
+            summary = self.summary(ring_id)
+            if token.token_seq > summary.token_seq:
+                summary.token_seq = token.token_seq
+                summary.token = datagram
+                if token.seq != summary.seq_max:
+                    self._broken("I3", node, f"token says seq {token.seq}, not {summary.seq_max}")
+            elif token.token_seq == summary.token_seq and datagram != summary.token:
+                self._broken("I1", node, f"two tokens {token.token_seq} on ring {ring_id}")
+        elif kind in (wire.JOIN, wire.PART):
+            return
+        else:
+            ring_id = RingId(*wire.RING_FRAME.unpack_from(datagram)[3:])
+        ceiling = self.progress[node].ceiling
+        if ring_id.seq > ceiling:
+            self._broken("I12", node, f"ring {ring_id} sent above the durable ceiling {ceiling}")
+
+    def _check_broadcast(self, node: ProcessorId, message: RegularMessage) -> None:
+        summary = self.summary(message.ring_id)
+        content = (message.sender_id, message.payload)
+        seq = message.seq
+        known = summary.content.setdefault(seq, content)
+        if known != content:
+            self._broken("I2", node, f"two messages {seq} on ring {message.ring_id}")
+        if message.flags & RETX:
+            return
+        if seq != summary.seq_max + 1:
+            self._broken("I3", node, f"broadcast {seq} after {summary.seq_max}")
+        summary.seq_max = seq
+
+    def _check_visit(self, processor: Processor, visit: TokenVisit) -> None:
+        node = processor.node
+        core = processor.core
+        assert isinstance(core, SingleRing)
+        parameters = core.parameters
+        broadcast = visit.sent + visit.resent
+        if broadcast > parameters.messages_max:
+            self._broken("I4", node, f"{broadcast} messages in one visit")
+        last = self.summary(visit.ring_id).broadcast_last
+        last[node] = broadcast
+        if not 0 <= visit.fcc <= parameters.window_size or sum(last.values()) != visit.fcc:
+            self._broken("I4", node, f"fcc {visit.fcc}; broadcast in the last rotation: {last}")
+
+    def _check_delivery(self, node: ProcessorId, delivered: Deliver) -> None:
+        progress = self.progress[node]
+        conf = progress.conf
+        if conf is None or delivered.conf_id != conf.conf_id:
+            self._broken("I7", node, f"delivers {delivered.seq} in {delivered.conf_id}, not {conf}")
+        key = hash((delivered.sender_id, delivered.seq, delivered.payload))
+        if conf.transitional:
+            count, digest = progress.transitional_digest
+            progress.transitional_digest = (count + 1, digest * 31 + key & 2**64 - 1)
+            return
+        count, digest = progress.regular_digest
+        progress.regular_digest = (count + 1, digest * 31 + key & 2**64 - 1)
+        if delivered.ring_id != conf.conf_id:
+            self._broken("I7", node, f"delivers a message of {delivered.ring_id} in {conf}")
+        if progress.seq and delivered.seq != progress.seq + 1:
+            self._broken("I7", node, f"delivers {delivered.seq} after {progress.seq} in {conf}")
+        progress.seq = delivered.seq
+        if delivered.service is Service.SAFE:
+            installed = self.summary(conf.conf_id).installed
+            absent = [member for member in conf.members if member not in installed]
+            if absent:
+                self._broken("I10", node, f"safe {delivered.seq} in {conf} before {absent} came")
+
+    def _check_install(self, node: ProcessorId, conf: Configuration) -> None:
+        progress = self.progress[node]
+        before = progress.conf
+        if conf.transitional:
+            members = self.transitional_members.setdefault(conf.conf_id, conf.members)
+            if members != conf.members:
+                self._broken("I11", node, f"{conf} has members {members} elsewhere")
+        else:
+            self._check_regular_install(node, conf, before)
+            progress.seq = 0
+            progress.regular_digest = progress.transitional_digest = (0, 0)
+            progress.after_install = True
+            progress.promised = False
+        progress.conf = conf
+
+    def _check_regular_install(
+        self, node: ProcessorId, conf: Configuration, before: Configuration | None
+    ) -> None:
+        summary = self.summary(conf.conf_id)
+        summary.installed.add(node)
+        if summary.members and summary.members != conf.members:
+            self._broken("I9", node, f"{conf} has members {summary.members} elsewhere")
+        summary.members = conf.members
+        if len(conf.members) > 1:
+            late = [member for member in conf.members if member not in summary.recovered]
+            if late or not summary.recovered <= summary.committed:
+                self._broken("I9", node, f"{conf} before {late} forwarded its commit token twice")
+        if before is None:
+            return
+        progress = self.progress[node]
+        delivered = (progress.regular_digest, progress.transitional_digest)
+        passage = (before.conf_id, conf.conf_id)
+        known = self.passages.setdefault(passage, delivered)
+        if known != delivered:
+            self._broken("I11", node, f"delivered {delivered} in passing {passage}, others {known}")
+
+    def _note_state(self, processor: Processor, change: StateChange) -> None:
+        summary = self.summary(change.ring_id)
+        if change.state == "commit":
+            summary.committed.add(processor.node)
+        elif change.state == "recovery":
+            core = processor.core
+            assert isinstance(core, SingleRing)
+            summary.recovered.add(processor.node)
+            messages = core.old.buffer.messages
+            held = [(seq, message.sender_id) for seq, message in messages.items()]
+            summary.frozen[processor.node] = (core.old.ring_id, held)
+
+    # -- what a processor is -----------------------------------------------------------------
+
+    def _check_ring(self, core: SingleRing, ring: Ring) -> None:
+        node = core.my_id
+        summary = self.summary(ring.ring_id)
+        buffer = ring.buffer
+        if node not in summary.rings:
+            self._adopt(node, ring)
+        if buffer.high > summary.seq_max and len(ring.members) > 1:
+            self._broken("I3", node, f"holds {buffer.high} beyond {summary.seq_max}")
+        if not buffer.released <= ring.my_safe <= buffer.aru:
+            text = f"released {buffer.released}, safe {ring.my_safe}, aru {buffer.aru}"
+            self._broken("I5", node, text)
+        if ring.my_safe > summary.safe_max:
+            summary.safe_max = ring.my_safe
+            for other, theirs in summary.rings.items():
+                if theirs.buffer.aru < ring.my_safe:
+                    text = f"safe line {ring.my_safe}, but {other} has {theirs.buffer.aru}"
+                    self._broken("I5", node, text)
+        if buffer.released > summary.safe_max:
+            self._broken("I6", node, f"releases {buffer.released} beyond {summary.safe_max}")
+        if core.state is State.OPERATIONAL and ring.high_delivered > buffer.aru:
+            self._broken("I7", node, f"delivered {ring.high_delivered} beyond aru {buffer.aru}")
+
+    def _adopt(self, node: ProcessorId, ring: Ring) -> None:
+        """Note that a processor keeps another ring's buffer from now on, or that it let one go."""
+        core = self.processors[node].core
+        assert isinstance(core, SingleRing)
+        kept = (core.ring.ring_id, core.old.ring_id)
+        for ring_id, summary in self.summaries.items():
+            if node in summary.rings and ring_id not in kept:
+                del summary.rings[node]
+        self.summary(ring.ring_id).rings[node] = ring
+
+    def _check_sets(self, core: SingleRing) -> None:
+        membership = core.membership
+        progress = self.progress[core.my_id]
+        proc_set, fail_set = membership.proc_set, membership.fail_set
+        if progress.proc_set is proc_set and progress.fail_set is fail_set:
+            return
+        if not fail_set < proc_set or core.my_id in fail_set:
+            self._broken("I8", core.my_id, f"proc {sorted(proc_set)}, fail {sorted(fail_set)}")
+        if not progress.after_install and not (
+            progress.proc_set <= proc_set and progress.fail_set <= fail_set
+        ):
+            self._broken("I8", core.my_id, "a set shrank without an installation")
+        progress.after_install = core.state is State.OPERATIONAL
+        progress.proc_set, progress.fail_set = proc_set, fail_set
+
+    def _check_promise(self, core: SingleRing) -> None:
+        recovery = core.recovery
+        progress = self.progress[core.my_id]
+        if recovery is None or not core.old.ending.received_flg:
+            progress.promised = False
+            return
+        if progress.promised:
+            return
+        progress.promised = True
+        frozen = self.summary(recovery.ring_id).frozen
+        old = core.old
+        for member in recovery.trans_memb:
+            if member not in frozen:
+                self._broken("I13", core.my_id, f"promises before {member} froze {old.ring_id}")
+            ring_id, held = frozen[member]
+            for seq, sender_id in held:
+                owed = ring_id == old.ring_id and sender_id in old.ending.deliver_memb
+                if owed and not old.buffer.has(seq):
+                    text = f"promises without {seq} of {old.ring_id}, which {member} held"
+                    self._broken("I13", core.my_id, text)
+
+    def _check_timers(self, core: SingleRing) -> None:
+        if core.halted:
+            return
+        timers = core.timers
+        is_gathering = core.state is State.GATHER
+        needs_token = not is_gathering and len(core.ring.members) > 1
+        if timers.join.is_armed() != is_gathering:
+            self._broken("I14", core.my_id, f"join timer in {core.state.value}")
+        if needs_token and not timers.token_loss.is_armed():
+            self._broken("I14", core.my_id, f"no token-loss timer in {core.state.value}")
+        if core.state is State.COMMIT and not timers.token_loss.is_armed():
+            self._broken("I14", core.my_id, "no token-loss timer in commit")
+
+    # -- everything afresh -------------------------------------------------------------------
+
+    def check_everything(self) -> None:
+        """Compute the invariants from all processors; the summaries must agree."""
+        keepers: dict[RingId, dict[ProcessorId, Ring]] = {}
+        for node, processor in self.processors.items():
+            core = processor.core
+            if not isinstance(core, SingleRing) or core.halted:
+                continue
+            for ring in (core.ring, core.old):
+                keepers.setdefault(ring.ring_id, {})[node] = ring
+            self._check_timers(core)
+            durable = decode_record(processor.store.record).ring_seq
+            if core.my_ring_id.seq > durable:
+                self._broken("I12", node, f"{core.my_ring_id} above the store's {durable}")
+        for ring_id, rings in keepers.items():
+            summary = self.summary(ring_id)
+            for node, ring in rings.items():
+                if summary.rings.get(node) is not ring:
+                    self._broken("full", node, f"ring {ring_id} is not in the summary")
+                self._check_buffer(node, ring, summary)
+            aru_min = min(ring.buffer.aru for ring in rings.values())
+            safe_max = max(ring.my_safe for ring in rings.values())
+            if safe_max > aru_min or safe_max > summary.safe_max:
+                self._broken("I5", NO_RING.rep, f"{ring_id}: safe {safe_max}, aru {aru_min}")
+
+    def _check_buffer(self, node: ProcessorId, ring: Ring, summary: RingSummary) -> None:
+        buffer = ring.buffer
+        seqs = sorted(buffer.messages)
+        aru = buffer.released
+        for seq in seqs:
+            if seq == aru + 1:
+                aru = seq
+        if aru != buffer.aru or (seqs and seqs[-1] != buffer.high):
+            self._broken("full", node, f"aru {buffer.aru}, computed {aru}; high {buffer.high}")
+        if len(ring.members) == 1:
+            return
+        for seq, message in buffer.messages.items():
+            if summary.content.get(seq) != (message.sender_id, message.payload):
+                self._broken("I2", node, f"holds another message {seq} of {ring.ring_id}")
+
+    def _broken(self, invariant: str, node: ProcessorId, text: str) -> None:
+        raise InvariantBroken(invariant, f"processor {node}: {text}")

@@ -1,0 +1,164 @@
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from evensong import __version__
+from evensong.cli.command import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_PIPE,
+    EXIT_USAGE,
+    EXIT_VIOLATION,
+    Command,
+    Subparsers,
+    add_command,
+)
+from evensong.cli.main import COMMANDS, build_parser, main
+from evensong.errors import BadScenario
+
+
+class Sing:
+    """A command for these tests; what it does is given."""
+
+    def __init__(self, act: Callable[[argparse.Namespace], int]) -> None:
+        self.act = act
+
+    def register(self, subparsers: Subparsers) -> None:
+        parser = add_command(
+            subparsers, "sing", self.run, summary="sing a psalm", example="evensong sing --psalm 23"
+        )
+        parser.add_argument("--psalm", type=int, default=1)
+
+    def run(self, args: argparse.Namespace) -> int:
+        return self.act(args)
+
+
+class Hum:
+    """A command that does not show how it is used."""
+
+    def register(self, subparsers: Subparsers) -> None:
+        subparsers.add_parser("hum")
+
+    def run(self, args: argparse.Namespace) -> int:
+        raise NotImplementedError
+
+
+def interrupted(_: argparse.Namespace) -> int:
+    raise KeyboardInterrupt
+
+
+def unreadable(_: argparse.Namespace) -> int:
+    raise BadScenario("line 3: no such processor")
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == EXIT_OK
+    assert capsys.readouterr().out == f"evensong {__version__}\n"
+
+
+@pytest.mark.parametrize("commands", [(), (Sing(lambda _: EXIT_OK),)])
+def test_without_a_command_help_goes_to_stderr(
+    commands: tuple[Command, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([], commands) == EXIT_USAGE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "usage: evensong" in printed.err
+    assert "exit codes" in printed.err
+
+
+def test_an_unknown_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["preach"], (Sing(lambda _: EXIT_OK),))
+    assert stopped.value.code == EXIT_USAGE
+    assert "preach" in capsys.readouterr().err
+
+
+def test_a_command_gets_its_arguments_and_gives_the_exit_code() -> None:
+    psalms: list[int] = []
+
+    def remember(args: argparse.Namespace) -> int:
+        psalms.append(args.psalm)
+        return EXIT_VIOLATION
+
+    assert main(["sing", "--psalm", "150"], (Sing(remember),)) == EXIT_VIOLATION
+    assert psalms == [150]
+
+
+def test_help_of_a_command_ends_in_its_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["sing", "--help"], (Sing(lambda _: EXIT_OK),))
+    assert stopped.value.code == EXIT_OK
+    printed = capsys.readouterr().out
+    assert "Sing a psalm." in printed
+    assert printed.endswith("example:\n  evensong sing --psalm 23\n")
+
+
+def without_example(commands: Sequence[Command]) -> list[str]:
+    return [
+        name
+        for action in build_parser(commands)._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, subparser in action.choices.items()
+        if f"example:\n  evensong {name}" not in subparser.format_help()
+    ]
+
+
+def test_help_of_every_real_command_ends_in_an_example() -> None:
+    assert without_example(COMMANDS) == []
+
+
+def test_a_command_without_an_example_is_noticed() -> None:
+    assert without_example((Sing(lambda _: EXIT_OK), Hum())) == ["hum"]
+
+
+def test_an_interrupt_is_one_line_and_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sing"], (Sing(interrupted),)) == EXIT_INTERRUPTED == 130
+    assert capsys.readouterr().err == "evensong: interrupted\n"
+
+
+def test_an_error_of_ours_is_its_message_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sing"], (Sing(unreadable),)) == EXIT_USAGE
+    assert capsys.readouterr().err == "evensong: line 3: no such processor\n"
+
+
+CHATTERBOX = """
+import sys
+from evensong.cli import command, main
+
+class Chatter:
+    def register(self, subparsers):
+        command.add_command(
+            subparsers, "chat", self.run, summary="chat", example="evensong chat"
+        )
+    def run(self, args):
+        for n in range(200_000):
+            print(n)
+        return 0
+
+sys.exit(main.main(["chat"], (Chatter(),)))
+"""
+
+
+def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHATTERBOX], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as chatter:
+        assert chatter.stdout is not None
+        assert chatter.stderr is not None
+        assert chatter.stdout.readline() == b"0\n"
+        chatter.stdout.close()
+        complaint = chatter.stderr.read()
+        assert chatter.wait() == EXIT_PIPE
+    assert complaint == b""
+
+
+def test_the_module_runs_as_a_script() -> None:
+    script = [sys.executable, "-m", "evensong.cli.main", "--version"]
+    finished = subprocess.run(script, capture_output=True, check=True, text=True)
+    assert finished.stdout == f"evensong {__version__}\n"
