@@ -22,6 +22,7 @@ from evensong.sim.faults import (
     Resume,
     Slow,
     Unclog,
+    When,
     describe,
     plan_from_json,
     plan_to_json,
@@ -48,6 +49,7 @@ ONE_OF_EACH: Plan = (
     Reorder(16, 1, 2, 0.1, 700, 8),
     DropNext(17, "token", 1, 2, 3),
     Calm(18, (3,)),
+    When(19, 0, "recovery", Partition(0, ((1,), (2,))), 50),
 )
 
 
@@ -74,6 +76,10 @@ def test_a_setup_survives_json() -> None:
         ('[{"kind": "heal", "at_us": -1}]', r"plan\[0\]\.at_us: before the run begins"),
         ('[{"kind": "heal", "at_us": 1, "node": 2}]', r"plan\[0\]\.node: no such field"),
         ('[{"kind": "heal", "at_us": 1}, {"kind": "crash", "at_us": 1}]', r"plan\[1\]: .*node"),
+        (
+            '[{"kind": "when", "at_us": 1, "then": {"kind": "slow"}}]',
+            r"plan\[0\]\.then: .*at_us",
+        ),
         (
             '[{"kind": "partition", "at_us": 1, "components": [[1], 2]}]',
             r"plan\[0\]\.components\[1\]: expected a list",
@@ -111,3 +117,5 @@ def test_a_bad_setup_is_refused_with_its_place(text: str, place: str) -> None:
 def test_a_fault_is_said_in_one_line() -> None:
     assert describe(Crash(12_500, 3, 2)) == "12.500ms crash node=3 effects=2"
     assert describe(Partition(0, ((1, 2), (3,)))) == "0.000ms partition components=1,2|3"
+    ambush = When(1_000, 0, "commit", Crash(0, 3), 20)
+    assert describe(ambush) == "1.000ms when state=commit then (crash node=3) after_us=20"

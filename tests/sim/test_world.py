@@ -14,6 +14,7 @@ from evensong.sim.faults import (
     Restart,
     Resume,
     Slow,
+    When,
 )
 from evensong.sim.history import History
 from evensong.sim.machine import Clock, Inbox, Processor
@@ -142,6 +143,19 @@ def test_a_crash_in_the_first_moment_of_recovery_is_counted_as_in_a_change() -> 
     world.run(40_000)
     assert world.by_node[3].state == "recovery"
     assert world.faults_in_change == 1
+
+
+def test_a_fault_can_lie_in_wait_for_a_state() -> None:
+    for after_us in (0, 700):
+        history = History()
+        ambush = When(0, 0, "recovery", Crash(0, 3), after_us)
+        late = Crash(50_000, 2)
+        world, _ = world_of(ambush, Pause(1_000, 1), late, history=history)
+        world.run_until_state(2, "recovery", 60_000)
+        found_at = world.now
+        world.run(60_000)
+        assert history.lives[3, 1].events[-1].t_us == found_at + after_us
+        assert world.faults == {"pause": 1, "crash": 2}
 
 
 def test_leaving_is_orderly() -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, TypeAlias, get_args
 
 from evensong.core.ids import ProcessorId
 from evensong.errors import BadScenario
-from evensong.sim.plain import from_plain, to_plain
+from evensong.sim.plain import fields_of, from_plain, to_plain
 
 EVERYBODY: Final[ProcessorId] = 0
 
@@ -203,6 +203,21 @@ class Calm:
     stay_down: tuple[ProcessorId, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class When:
+    """A fault waits until a processor (0: any) enters a state, and strikes `after_us` later.
+
+    Chance alone seldom hits the short while in which a ring forms.
+    """
+
+    kind: ClassVar[str] = "when"
+    at_us: int
+    node: ProcessorId
+    state: str
+    then: "Fault"
+    after_us: int = 0
+
+
 Fault: TypeAlias = (
     Crash
     | CrashIn
@@ -222,6 +237,7 @@ Fault: TypeAlias = (
     | Reorder
     | DropNext
     | Calm
+    | When
 )
 Plan: TypeAlias = tuple[Fault, ...]
 
@@ -235,37 +251,45 @@ class Ended:
 
 _BY_KIND: Final[dict[str, type[Fault]]] = {cls.kind: cls for cls in get_args(Fault)}
 FAULT_KINDS: Final = tuple(_BY_KIND)
+CRASH_TORN: Final = "crash_torn"  # a crash in the middle of a write, in counts
 REPAIRS: Final = (Restart.kind, Resume.kind, Heal.kind, Unclog.kind, Calm.kind)
 
 
 def plan_to_plain(plan: Plan) -> list[object]:
     """Turn a plan into what `json.dumps` takes."""
-    rows: list[object] = []
-    for fault in plan:
-        row = to_plain(fault)
-        assert isinstance(row, dict)
-        rows.append({"kind": fault.kind, **row})
-    return rows
+    return [_fault_to_plain(fault) for fault in plan]
+
+
+def _fault_to_plain(fault: Fault) -> dict[str, object]:
+    row: dict[str, object] = {"kind": fault.kind}
+    for name in fields_of(type(fault)):
+        part = getattr(fault, name)
+        row[name] = _fault_to_plain(part) if name == "then" else to_plain(part)
+    return row
 
 
 def plan_from_plain(value: object, place: str = "plan") -> Plan:
     """Read a plan back; what does not fit is refused with its place."""
     if not isinstance(value, list):
         raise BadScenario(f"{place}: expected a list")
-    plan = []
-    for index, row in enumerate(value):
-        here = f"{place}[{index}]"
-        if not isinstance(row, dict):
-            raise BadScenario(f"{here}: expected an object")
-        kind = row.get("kind")
-        if not isinstance(kind, str) or kind not in _BY_KIND:
-            raise BadScenario(f"{here}.kind: {kind!r} is none of {', '.join(FAULT_KINDS)}")
-        fields = {name: part for name, part in row.items() if name != "kind"}
-        fault: Fault = from_plain(_BY_KIND[kind], fields, here)
-        if fault.at_us < 0:
-            raise BadScenario(f"{here}.at_us: before the run begins")
-        plan.append(fault)
-    return tuple(plan)
+    return tuple(_fault_from_plain(row, f"{place}[{index}]") for index, row in enumerate(value))
+
+
+def _fault_from_plain(row: object, place: str) -> Fault:
+    if not isinstance(row, dict):
+        raise BadScenario(f"{place}: expected an object")
+    kind = row.get("kind")
+    if not isinstance(kind, str) or kind not in _BY_KIND:
+        raise BadScenario(f"{place}.kind: {kind!r} is none of {', '.join(FAULT_KINDS)}")
+    fields = {name: part for name, part in row.items() if name != "kind"}
+    cls = _BY_KIND[kind]
+    given: dict[str, object] = {}
+    if cls is When:
+        given["then"] = _fault_from_plain(fields.pop("then", None), f"{place}.then")
+    fault = from_plain(cls, fields, place, given)
+    if fault.at_us < 0:
+        raise BadScenario(f"{place}.at_us: before the run begins")
+    return fault
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -285,10 +309,18 @@ def plan_from_json(text: str) -> Plan:
 
 def describe(fault: Fault) -> str:
     """Say a fault in one line: `12.500ms crash node=3 effects=2`."""
-    row = to_plain(fault)
-    assert isinstance(row, dict)
-    shown = [f"{name}={_short(part)}" for name, part in row.items() if name != "at_us" and part]
-    return " ".join([f"{fault.at_us / 1000:.3f}ms", fault.kind, *shown])
+    return f"{fault.at_us / 1000:.3f}ms {_said(fault)}"
+
+
+def _said(fault: Fault) -> str:
+    words = [fault.kind]
+    for name in fields_of(type(fault)):
+        part = getattr(fault, name)
+        if name == "then":
+            words.append(f"then ({_said(part)})")
+        elif part and name != "at_us":
+            words.append(f"{name}={_short(to_plain(part))}")
+    return " ".join(words)
 
 
 def _short(part: object) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final, assert_never
 
 from evensong.sim.faults import (
-    REPAIRS,
+    CRASH_TORN,
     Calm,
     Clog,
     Crash,
@@ -24,6 +24,7 @@ from evensong.sim.faults import (
     Resume,
     Slow,
     Unclog,
+    When,
     describe,
 )
 from evensong.sim.machine import NO_FUSE, Processor
@@ -41,24 +42,16 @@ def strike(world: "World", fault: Fault) -> None:
         processor = world.by_node[fault.node]
         if not isinstance(fault, Restart) and not processor.is_up():
             return  # nothing to be done to a processor that is down
-        _count(world, fault)
         if processor.life is not None:
             processor.life.note("fault_inject", world.now, describe(fault))
         _strike_processor(world, processor, fault)
     else:
-        _count(world, fault)
+        if not isinstance(fault, When):
+            world.count_fault(fault.kind)
         for processor in world.live():
             if processor.life is not None:
                 processor.life.note("fault_inject", world.now, describe(fault))
         _strike_network(world, fault)
-
-
-def _count(world: "World", fault: Fault) -> None:
-    world.faults[fault.kind] = world.faults.get(fault.kind, 0) + 1
-    # A crash that waits for its moment is counted when it comes.
-    waits = isinstance(fault, CrashIn) or (isinstance(fault, Crash) and fault.torn)
-    if fault.kind not in REPAIRS and not waits:
-        world.count_change()
 
 
 def _strike_processor(
@@ -66,15 +59,21 @@ def _strike_processor(
     processor: Processor,
     fault: Crash | CrashIn | Restart | Leave | Pause | Resume | Slow | Drift,
 ) -> None:
+    if not isinstance(fault, Crash | CrashIn):
+        world.count_fault(fault.kind)
     if isinstance(fault, Crash):
         if fault.torn or fault.effects:
+            # A crash that waits for its moment is counted when it comes.
             processor.torn = fault.torn
             processor.fuse = fault.effects
+            processor.fuse_kind = CRASH_TORN if fault.torn else fault.kind
         else:
-            world.end(processor, "fail", "crash")
+            world.count_fault(fault.kind)
+            world.end(processor, "fail", fault.kind)
     elif isinstance(fault, CrashIn):
         if processor.state == fault.state:
             processor.fuse = fault.effects
+            processor.fuse_kind = fault.kind
         else:
             processor.doom = (fault.state, fault.effects)
     elif isinstance(fault, Restart):
@@ -102,7 +101,19 @@ def _strike_processor(
 
 def _strike_network(
     world: "World",
-    fault: (Cut | Partition | Heal | Clog | Unclog | Lossy | Duplicate | Reorder | DropNext | Calm),
+    fault: (
+        Cut
+        | Partition
+        | Heal
+        | Clog
+        | Unclog
+        | Lossy
+        | Duplicate
+        | Reorder
+        | DropNext
+        | Calm
+        | When
+    ),
 ) -> None:
     network = world.network
     if isinstance(fault, Cut):
@@ -118,6 +129,8 @@ def _strike_network(
         network.add_rule(Rule(DROP, kind, fault.source, fault.target, times=fault.times))
     elif isinstance(fault, Calm):
         _calm(world, fault)
+    elif isinstance(fault, When):
+        world.ambushes.append(fault)
     else:
         if isinstance(fault, Clog):
             network.clog(fault.source, fault.target)
@@ -164,6 +177,7 @@ def _restart(world: "World", processor: Processor) -> None:
 
 def _calm(world: "World", calm: Calm) -> None:
     world.network.calm(world.now)
+    world.ambushes.clear()
     for processor in world.processors:
         processor.fuse = NO_FUSE
         processor.doom = None

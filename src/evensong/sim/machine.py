@@ -157,6 +157,7 @@ class Processor:
         "doom",
         "down_since",
         "fuse",
+        "fuse_kind",
         "inbox",
         "incarnation",
         "last_delivery",
@@ -196,6 +197,7 @@ class Processor:
         self.paused = False
         self.wake_at = NEVER  # the wake-up in the heap that counts
         self.fuse = NO_FUSE  # effects until it crashes
+        self.fuse_kind = ""  # which kind of fault lit it
         self.torn = False  # it crashes in its next write instead
         self.doom: tuple[str, int] | None = None  # state in which the fuse is lit, and its length
         self.inbox.clear()

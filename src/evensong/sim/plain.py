@@ -28,8 +28,10 @@ def to_plain(value: object) -> object:
     raise TypeError(f"not plain data: {value!r}")
 
 
-def from_plain(cls: type[T], value: object, place: str) -> T:
-    """Build a dataclass or named tuple from what `json.loads` gave."""
+def from_plain(
+    cls: type[T], value: object, place: str, given: Mapping[str, object] | None = None
+) -> T:
+    """Build a dataclass or named tuple from what `json.loads` gave; `given` parts are ready."""
     if not isinstance(value, Mapping):
         raise BadScenario(f"{place}: expected an object")
     hints = fields_of(cls)
@@ -38,14 +40,14 @@ def from_plain(cls: type[T], value: object, place: str) -> T:
             raise BadScenario(f"{place}.{name}: no such field; allowed: {', '.join(hints)}")
     parts = {name: _read(hints[name], part, f"{place}.{name}") for name, part in value.items()}
     try:
-        return cls(**parts)
+        return cls(**parts, **(given or {}))
     except TypeError as error:
         raise BadScenario(f"{place}: {error}") from None
 
 
 def fields_of(cls: type[object]) -> dict[str, object]:
     """Return the annotations of the fields of a dataclass or named tuple."""
-    hints = get_type_hints(cls)
+    hints: dict[str, object] = get_type_hints(cls)
     if dataclasses.is_dataclass(cls):
         return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     return hints

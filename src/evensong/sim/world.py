@@ -7,7 +7,7 @@ clients submit, and the ends of faults that last a while.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -32,7 +32,7 @@ from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem.parameters import Parameters
 from evensong.sim import inject
-from evensong.sim.faults import Ended, Fault
+from evensong.sim.faults import EVERYBODY, REPAIRS, CrashIn, Ended, Fault, When
 from evensong.sim.history import History, LifeId
 from evensong.sim.machine import NO_FUSE, Clock, Inbox, Processor
 from evensong.sim.network import Entry, Kinds, Network
@@ -121,7 +121,9 @@ class World:
         self.halts: Final[list[tuple[ProcessorId, str]]] = []
         self.pairs: Final[set[tuple[str, str]]] = set()
         self.faults: Final[dict[str, int]] = {}  # by kind, as they struck
+        self.ambushes: Final[list[When]] = []  # faults that wait for a state
         self.faults_in_change = 0  # that struck while somebody was in COMMIT or RECOVERY
+        self._horizon = 0  # events up to here may happen before the agenda is looked at
         self._stopped = False  # somebody reached the wanted state
         self._wanted: tuple[ProcessorId, str] | None = None
         self._heap: Final[list[Entry]] = []
@@ -155,21 +157,23 @@ class World:
     def schedule(self, at: int, item: AgendaItem) -> None:
         """Put a fault, a submission or the end of a fault on the agenda."""
         heappush(self._agenda, (at, next(self._agenda_serial), item))
+        self._horizon = min(self._horizon, at - 1)
 
     def run(self, until: int) -> None:
         """Let everything happen up to and at virtual time `until`."""
         self._stopped = False
         agenda = self._agenda
-        while agenda and agenda[0][0] <= until:
-            self._run_events(agenda[0][0] - 1)
-            if self._stopped:
+        while not self._stopped:
+            bound = min(until, agenda[0][0] - 1) if agenda else until
+            self._run_events(bound)
+            if self._horizon < bound:
+                continue  # stopped, or something earlier has come up on the agenda
+            if bound == until:
+                self.now = until
                 return
             at, _, item = heappop(agenda)
             self.now = max(self.now, at)
             self._attend_to(item)
-        self._run_events(until)
-        if not self._stopped:
-            self.now = until
 
     def run_until_state(self, node: ProcessorId, state: str, limit: int) -> bool:
         """Run to the very effect by which a processor enters a state; False if it does not."""
@@ -190,7 +194,8 @@ class World:
     def _run_events(self, until: int) -> None:
         heap = self._heap
         tokens = self._tokens
-        while heap and heap[0][0] <= until and not self._stopped:
+        self._horizon = until
+        while heap and heap[0][0] <= self._horizon:
             at, _, processor, datagram = heappop(heap)
             self.now = at
             if datagram is None:
@@ -322,10 +327,17 @@ class World:
             processor.life.change_state(change, self.now)
         if processor.doom is not None and processor.doom[0] == processor.state:
             processor.fuse = processor.doom[1]
+            processor.fuse_kind = CrashIn.kind
             processor.doom = None
+        for ambush in [one for one in self.ambushes if one.state == processor.state]:
+            if ambush.node in (EVERYBODY, processor.node):
+                self.ambushes.remove(ambush)
+                at = self.now + ambush.after_us
+                self.schedule(at, replace(ambush.then, at_us=at))
         if self._wanted == (processor.node, processor.state):
             self._wanted = None
             self._stopped = True
+            self._horizon = -1
 
     def _burn(self, processor: Processor, effect: Effect) -> bool:
         """Shorten the fuse before an effect; True if the processor crashed instead of it."""
@@ -336,8 +348,8 @@ class World:
         elif processor.fuse:
             processor.fuse -= 1
             return False
-        self.count_change()
-        self.end(processor, "fail", "crash")
+        self.count_fault(processor.fuse_kind)
+        self.end(processor, "fail", processor.fuse_kind)
         return True
 
     # Lives
@@ -398,10 +410,12 @@ class World:
         """Return the processors that run, suspended ones too."""
         return [processor for processor in self.processors if processor.core is not None]
 
-    def count_change(self) -> None:
-        """Count a fault if it strikes while a membership change is under way."""
+    def count_fault(self, kind: str) -> None:
+        """Count a fault by kind as it strikes, and whether a membership change is under way."""
+        self.faults[kind] = self.faults.get(kind, 0) + 1
         states = [processor.state for processor in self.processors if processor.core is not None]
-        self.faults_in_change += "commit" in states or "recovery" in states
+        if kind not in REPAIRS:
+            self.faults_in_change += "commit" in states or "recovery" in states
 
     # The agenda
 
