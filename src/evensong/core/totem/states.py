@@ -202,7 +202,7 @@ class StateMachine:
         sender_id = join.sender_id
         if now < self.stale_joins_until:
             self.drop("join queued while I was paused")
-        elif sender_id not in membership.proc_set and self.strangers.is_shut_out(sender_id, now):
+        elif self._is_in_quarantine(join, now):
             self.drop("join in quarantine")
         elif state is State.OPERATIONAL:
             if self.my_id in join.fail_set:
@@ -224,6 +224,18 @@ class StateMachine:
                 self.drop("join of an earlier formation")
         else:
             assert_never(state)
+
+    def _is_in_quarantine(self, join: Join, now: int) -> bool:
+        """Whether a processor that never comes is at it again, without having heard me.
+
+        One that names me has heard of me. Were it shut out too, the two sides of a healed network
+        could keep each other out in turn, for ever: while the one is open, the other is shut.
+        """
+        return (
+            join.sender_id not in self.membership.proc_set
+            and self.my_id not in join.proc_set - join.fail_set
+            and self.strangers.is_shut_out(join.sender_id, now)
+        )
 
     def _gather_join(self, join: Join, now: int) -> None:
         weight = self.membership.weigh(join)
