@@ -456,3 +456,11 @@ def test_a_cycle_is_told_as_a_story() -> None:
     assert verdict.samples[0].text == (
         "before itself: p2 delivers 1/1:1, then p1 delivers 2/1:1, then p2 delivers 1/1:1"
     )
+
+
+def test_a_history_with_rows_missing_is_reported_not_stumbled_over() -> None:
+    run = history(
+        "p: conf R1{p}, send m1, del m1, send m2, del m2, conf T2{p}, conf R2{p}, quiesce"
+    )
+    del run.lives[1, 1].deliveries[1:]
+    assert "EVS1.2" in check(run).failed

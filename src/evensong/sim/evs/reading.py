@@ -12,15 +12,13 @@ says so.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
+from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.totem.parameters import Parameters
 from evensong.sim.history import Delivery, History, Life, LifeId, Send
 from evensong.sim.unit import UnitId
-
-if TYPE_CHECKING:
-    from evensong.core.effects import Service
 
 NOWHERE: Final = -1  # the configuration of a unit that nobody sent
 
@@ -310,7 +308,7 @@ class Reading:
             if number is None:
                 number = units.add(send, one, send, code)
             if span is not None:
-                sent.append((span, Sending(number, send.pos)))
+                sent.append((span, Sending(number, min(send.pos, len(one.life.deliveries)))))
         return sent
 
     def code(self, conf_id: RingId) -> int:
@@ -345,6 +343,22 @@ class Reading:
     def references(self) -> dict[RingId, Reference]:
         """The orders of each regular configuration."""
         return {conf_id: Reference(coms) for conf_id, coms in self.coms.items()}
+
+    @cached_property
+    def safe_units(self) -> dict[tuple[RingId, RingId, tuple[ProcessorId, ...]], set[int]]:
+        """What was delivered as safe, by configuration id, regular id and members."""
+        found: dict[tuple[RingId, RingId, tuple[ProcessorId, ...]], set[int]] = {}
+        safe = Service.SAFE
+        for one in self.lives:
+            services = [row.service for row in one.life.deliveries]
+            for span in one.spans:
+                part = slice(span.start, span.stop)
+                pairs = zip(one.units[part], services[part], strict=True)
+                units = {unit for unit, service in pairs if service is safe}
+                if units:
+                    key = (span.conf.conf_id, span.regular_id, span.conf.members)
+                    found.setdefault(key, set()).update(units)
+        return found
 
     @cached_property
     def misplaced(self) -> list[tuple[LifeReading, Span, int]]:

@@ -1,10 +1,8 @@
 """EVS3, EVS4, EVS7, TR2, TR3 and LV-1: who must have delivered what."""
 
-from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId, RingId
 from evensong.sim.evs.reading import Com, Reading
 from evensong.sim.evs.verdict import Finding
-from evensong.sim.history import Life
 from evensong.sim.unit import UnitId
 
 
@@ -74,7 +72,7 @@ def safe_delivery(reading: Reading) -> Finding:
     the question open.
     """
     found = Finding("EVS7.1")
-    for (conf_id, regular_id, members), safe in _safe_units(reading).items():
+    for (conf_id, regular_id, members), safe in reading.safe_units.items():
         for node in members:
             found.checked += len(safe)
             coms = [com for com in reading.coms.get(regular_id, ()) if com.life.node == node]
@@ -95,34 +93,10 @@ def safe_delivery(reading: Reading) -> Finding:
     return found
 
 
-def _safe_units(
-    reading: Reading,
-) -> dict[tuple[RingId, RingId, tuple[ProcessorId, ...]], set[int]]:
-    """Return the units delivered as safe, by configuration id, regular id and members."""
-    found: dict[tuple[RingId, RingId, tuple[ProcessorId, ...]], set[int]] = {}
-    safe = Service.SAFE
-    for one in reading.lives:
-        services = [row.service for row in one.life.deliveries]
-        for span in one.spans:
-            units = {
-                unit
-                for unit, service in zip(
-                    one.units[span.start : span.stop],
-                    services[span.start : span.stop],
-                    strict=True,
-                )
-                if service is safe
-            }
-            if units:
-                key = (span.conf.conf_id, span.regular_id, span.conf.members)
-                found.setdefault(key, set()).update(units)
-    return found
-
-
 def safe_after_all_installed(reading: Reading) -> Finding:
     """EVS7.2: a safe unit delivered in a regular c means that all members installed c."""
     found = Finding("EVS7.2")
-    for conf_id, regular_id, members in _safe_units(reading):
+    for conf_id, regular_id, members in reading.safe_units:
         if conf_id != regular_id:
             continue
         installed = {com.life.node for com in reading.coms.get(conf_id, ())}
@@ -206,11 +180,12 @@ def submitted_delivered(reading: Reading) -> Finding:
     found = Finding("LV-1")
     ids = reading.units.ids
     for one in reading.lives:
-        count = reading.submitted.get((one.node, one.life.incarnation), 0)
+        own = (one.node, one.life.incarnation)
+        count = reading.submitted.get(own, 0)
         if not count or one.life.ended in ("fail", "stop"):
             continue
         found.checked += count
-        delivered = {ids[unit].origin_no for unit in one.units if ids[unit][:2] == _life(one.life)}
+        delivered = {ids[unit].origin_no for unit in one.units if ids[unit][:2] == own}
         missing = sorted(set(range(1, count + 1)) - delivered)
         if not one.life.ended:
             found.unknown += len(missing)
@@ -235,7 +210,3 @@ def submitted_delivered(reading: Reading) -> Finding:
                     (ids[unit],),
                 )
     return found
-
-
-def _life(life: Life) -> tuple[int, int]:
-    return life.node, life.incarnation

@@ -61,7 +61,8 @@ class Walk:
             placed.append((send.pos, send.conf_no, CONF + 1, unit))
         placed.sort(key=_place)
         self.marks[-1].extend(
-            (offset + pos, CONF if kind == CONF else SEND, which) for pos, _, kind, which in placed
+            (offset + min(pos, len(one.units)), CONF if kind == CONF else SEND, which)
+            for pos, _, kind, which in placed
         )
 
     def run(self) -> bool:
