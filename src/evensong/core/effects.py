@@ -50,7 +50,7 @@ class Unicast:
 
 @final
 class Sent:
-    """One of our packets got its place in the order; its first broadcast is the effect before."""
+    """One of our packets got its place in the order; its first broadcast, if any, comes next."""
 
     __slots__ = ("packet", "ring_id", "seq")
 

@@ -146,8 +146,8 @@ class Ring:
         for packet in packets:
             token.seq += 1
             message = self.order(packet, token.seq)
-            effects.append(self._broadcast(message, 0))
             effects.append(Sent(self.ring_id, message.seq, packet))
+            effects.append(self._broadcast(message, 0))
         return effects
 
     def broadcast_old(

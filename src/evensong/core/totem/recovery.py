@@ -20,6 +20,7 @@ class Recovery:
 
     __slots__ = (
         "commit",
+        "deliver_memb",
         "high_ring_delivered",
         "install_rotations",
         "install_seq",
@@ -43,17 +44,19 @@ class Recovery:
         all_received = all(
             entry.received_flg and entry.obligation == together[0].obligation for entry in together
         )
-        ending.frozen = True
         # A message that reaches me directly from now on would be one that my peers may lack.
-        ending.deliver_memb = frozenset(self.trans_memb).union(
+        ending.frozen = True
+        ending.received_flg = False
+        ending.high_ring_delivered = self.high_ring_delivered
+        self.deliver_memb: Final = frozenset(self.trans_memb).union(
             *[entry.obligation for entry in together]
         )
-        ending.received_flg = all_received
-        ending.high_ring_delivered = self.high_ring_delivered
         self.retrans_queue: Final[deque[int]] = deque()
         if not all_received:
             messages = old.buffer.messages
             self.retrans_queue.extend(sorted(seq for seq in messages if seq > low_ring_aru))
+        else:
+            self._promise()
         self.retrans_flg_count = 0  # visits in a row that found nobody with messages to exchange
         self.install_seq = 0
         self.install_rotations = 0
@@ -90,12 +93,21 @@ class Recovery:
         if self.retrans_flg_count == 2:
             self.install_seq = token.seq  # the exchange ends here, by the token, for all alike
         if self.retrans_flg_count >= 2 and my_aru >= self.install_seq:
-            self.old.ending.received_flg = True  # the promise: I will deliver for deliver_memb
+            self._promise()
         if self.retrans_flg_count >= 3 and token.aru >= self.install_seq:
             self.install_rotations += 1
         else:
             self.install_rotations = 0
         return self.install_rotations == 2
+
+    def _promise(self) -> None:
+        """Take the obligation over: I have, and will deliver, everything of deliver_memb.
+
+        Deviation: not before; see docs/deviations.md#obligations-are-promised.
+        """
+        ending = self.old.ending
+        ending.received_flg = True
+        ending.deliver_memb = self.deliver_memb
 
     def closing(self, cause: str) -> list[Effect]:
         """Return the one atomic action that ends the old ring and installs the new one [SRP §6]."""
