@@ -179,6 +179,9 @@ class TokenHolder:
             if is_safer:
                 self.effects.append(SafeLine(ring.ring_id, ring.my_safe))
             self.deliver()  # after passing the token on: the ring does not wait for us
+        else:
+            ring.consume_recovery_traffic()
+            ring.release()
         return VisitEnd.INSTALLS if is_complete else VisitEnd.PASSED_ON
 
     def deliver(self) -> None:
