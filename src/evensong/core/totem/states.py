@@ -504,10 +504,12 @@ class StateMachine:
         members = membership.proposed()
         if len(members) > 1 and members[0] == self.my_id:
             self.enter_commit(propose(self._next_ring_id(), members), now)
-        elif len(members) > 1:
+        elif len(members) > 1 and self.timers.consensus.is_armed():
+            # The commit token should come within this time. Joins that repeat the agreement must
+            # not extend it: the representative may be dead, and the others go on sending them.
             self.timers.consensus.stop()
-            self.timers.token_loss.start(now)  # the commit token should come within this time
-        elif len(membership.proc_set) > 1:
+            self.timers.token_loss.start(now)
+        elif len(members) == 1 and len(membership.proc_set) > 1:
             self._form_alone(now)
         # else nobody was heard since the start: wait for as long as consensus may take
 
