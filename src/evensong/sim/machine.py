@@ -87,7 +87,7 @@ class Store:
 class Inbox:
     """The receive buffer. A token waits for the data before it, at most `drain_max` datagrams.
 
-    Joins and the like that are met on the way come after the token [SRP §4; specs T2].
+    Joins and the like that are met on the way come after the token [SRP §4].
     """
 
     __slots__ = (

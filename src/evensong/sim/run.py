@@ -1,8 +1,8 @@
 """One run from its setup to its outcome: faults first, then calm, then everything must converge.
 
 What is checked at the end comes from outside: a `Judge` reads the history. What is checked at every
-step is an `Observer`. A broken promise of our own code (an assert) ends the run and is reported
-like a broken property, so that a campaign goes on and the failing setup can be shrunk.
+step is an `Observer`. A broken invariant, and a broken promise of our own code (an assert), end the
+run and are reported like a broken property: a campaign goes on, and the setup can be shrunk.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from evensong.errors import InvariantBroken
 from evensong.sim.engines import TOTEM
 from evensong.sim.faults import Calm
 from evensong.sim.history import History, LifeId
@@ -32,12 +33,6 @@ class Violation(NamedTuple):
 
 
 Judge: TypeAlias = Callable[[History, Mapping[LifeId, int]], list[Violation]]
-
-
-class Watching(Observer):
-    """An observer that finds violations."""
-
-    violations: list[Violation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +56,21 @@ def run_setup(
     setup: Setup,
     engine: Engine = TOTEM,
     judge: Judge | None = None,
-    watching: Watching | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Run a setup and judge it."""
     started = time.perf_counter()
     history = History()
     violations: list[Violation] = []
-    world = World(setup, engine, history, watching)
+    world = World(setup, engine, history, observer)
     calm_at = calm_of(setup)
     try:
         _run(world, setup, calm_at, violations)
+    except InvariantBroken as broken:
+        violations.append(Violation(broken.invariant, f"at {world.now} us: {broken.text}"))
     except AssertionError:
         violations.append(Violation(ASSERT, traceback.format_exc(limit=-4)))
     violations += [Violation(HALT, f"{node} halted: {why}") for node, why in world.halts]
-    if watching is not None:
-        violations += watching.violations
     calm_us = world.now - calm_at
     world.quiesce()
     if judge is not None:
@@ -121,7 +116,7 @@ def calm_of(setup: Setup) -> int:
 
 
 def settle_us(setup: Setup) -> int:
-    """Return the time within which a calm world must be quiet [specs I15].
+    """Return the time within which a calm world must be quiet (I15).
 
     A processor that was missed often is left alone for up to 16 * (1 + U) beacons; then a ring must
     be agreed on, formed in spite of failed attempts, and what waits must be sent.
