@@ -1,5 +1,6 @@
 """What the rules read: the files of this repository, as text."""
 
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,21 @@ def files(*suffixes: str, under: str = "") -> dict[str, str]:
                 if text is not None:
                     texts[path.relative_to(ROOT).as_posix()] = text
     return dict(sorted(texts.items()))
+
+
+def tracked() -> dict[str, str]:
+    """Return the text files that git keeps; without git, all of them.
+
+    A log or a note that somebody leaves in the checkout is nobody else's business.
+    """
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+        ).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        listed = []
+    kept = {path: text for path, text in files().items() if path in listed}
+    return kept or files()
 
 
 def _read(path: Path) -> str | None:

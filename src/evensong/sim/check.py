@@ -1,11 +1,12 @@
 """The invariants of the single ring, after every step of a run.
 
-The stepped processor is checked against a summary of each ring it belongs to, so a step costs little;
-every 500th step everything is computed afresh from all processors and must agree with the summaries.
-I15, that a healed network converges, is judged by the run itself (`swarm.py`).
+The stepped processor is checked against a summary of each ring it belongs to, so a step costs
+little; every 500th step everything is computed afresh from all processors and must agree.
+I15, that a healed network converges, is judged by the run itself (`run.py`).
 """
 
-from typing import Final, final
+import zlib
+from typing import Final, NoReturn, final
 
 from evensong.core.effects import (
     Broadcast,
@@ -23,11 +24,19 @@ from evensong.core.stable import decode_record
 from evensong.core.totem import wire
 from evensong.core.totem.frames import RETX, RegularMessage
 from evensong.core.totem.ordering import Ring
-from evensong.core.totem.ring import SingleRing, State
+from evensong.core.totem.ring import SingleRing
+from evensong.core.totem.states import State, StateMachine
 from evensong.errors import InvariantBroken
 from evensong.sim.machine import Processor
 
 FULL_CHECK_EVERY: Final = 500
+
+
+def machine_of(processor: Processor) -> StateMachine:
+    """Return the state machine of a processor that is up."""
+    core = processor.core
+    assert isinstance(core, SingleRing)
+    return core.machine
 
 
 @final
@@ -141,12 +150,14 @@ class Invariants:
         """Check the processor that was stepped, now and then all of them."""
         core = processor.core
         assert isinstance(core, SingleRing)
-        self._check_ring(core, core.ring)
-        if core.old is not core.ring:
-            self._check_ring(core, core.old)
-        self._check_sets(core)
-        self._check_promise(core)
-        self._check_timers(core)
+        machine = core.machine
+        self._check_ring(machine, machine.ring)
+        if machine.old is not machine.ring:
+            self._check_ring(machine, machine.old)
+        self._check_sets(machine)
+        self._check_promise(machine)
+        if not core.halted:
+            self._check_timers(machine)
         self.steps += 1
         if self.steps % FULL_CHECK_EVERY == 0:
             self.check_everything()
@@ -200,9 +211,7 @@ class Invariants:
 
     def _check_visit(self, processor: Processor, visit: TokenVisit) -> None:
         node = processor.node
-        core = processor.core
-        assert isinstance(core, SingleRing)
-        parameters = core.parameters
+        parameters = machine_of(processor).parameters
         broadcast = visit.sent + visit.resent
         if broadcast > parameters.messages_max:
             self._broken("I4", node, f"{broadcast} messages in one visit")
@@ -216,7 +225,7 @@ class Invariants:
         conf = progress.conf
         if conf is None or delivered.conf_id != conf.conf_id:
             self._broken("I7", node, f"delivers {delivered.seq} in {delivered.conf_id}, not {conf}")
-        key = hash((delivered.sender_id, delivered.seq, delivered.payload))
+        key = zlib.crc32(delivered.payload, delivered.seq % 2**32)
         if conf.transitional:
             count, digest = progress.transitional_digest
             progress.transitional_digest = (count + 1, digest * 31 + key & 2**64 - 1)
@@ -275,17 +284,16 @@ class Invariants:
         if change.state == "commit":
             summary.committed.add(processor.node)
         elif change.state == "recovery":
-            core = processor.core
-            assert isinstance(core, SingleRing)
+            machine = machine_of(processor)
             summary.recovered.add(processor.node)
-            messages = core.old.buffer.messages
+            messages = machine.old.buffer.messages
             held = [(seq, message.sender_id) for seq, message in messages.items()]
-            summary.frozen[processor.node] = (core.old.ring_id, held)
+            summary.frozen[processor.node] = (machine.old.ring_id, held)
 
     # -- what a processor is -----------------------------------------------------------------
 
-    def _check_ring(self, core: SingleRing, ring: Ring) -> None:
-        node = core.my_id
+    def _check_ring(self, machine: StateMachine, ring: Ring) -> None:
+        node = machine.my_id
         summary = self.summary(ring.ring_id)
         buffer = ring.buffer
         if node not in summary.rings:
@@ -303,67 +311,66 @@ class Invariants:
                     self._broken("I5", node, text)
         if buffer.released > summary.safe_max:
             self._broken("I6", node, f"releases {buffer.released} beyond {summary.safe_max}")
-        if core.state is State.OPERATIONAL and ring.high_delivered > buffer.aru:
+        if machine.state is State.OPERATIONAL and ring.high_delivered > buffer.aru:
             self._broken("I7", node, f"delivered {ring.high_delivered} beyond aru {buffer.aru}")
 
     def _adopt(self, node: ProcessorId, ring: Ring) -> None:
         """Note that a processor keeps another ring's buffer from now on, or that it let one go."""
-        core = self.processors[node].core
-        assert isinstance(core, SingleRing)
-        kept = (core.ring.ring_id, core.old.ring_id)
+        machine = machine_of(self.processors[node])
+        kept = (machine.ring.ring_id, machine.old.ring_id)
         for ring_id, summary in self.summaries.items():
             if node in summary.rings and ring_id not in kept:
                 del summary.rings[node]
         self.summary(ring.ring_id).rings[node] = ring
 
-    def _check_sets(self, core: SingleRing) -> None:
-        membership = core.membership
-        progress = self.progress[core.my_id]
+    def _check_sets(self, machine: StateMachine) -> None:
+        membership = machine.membership
+        progress = self.progress[machine.my_id]
         proc_set, fail_set = membership.proc_set, membership.fail_set
         if progress.proc_set is proc_set and progress.fail_set is fail_set:
             return
-        if not fail_set < proc_set or core.my_id in fail_set:
-            self._broken("I8", core.my_id, f"proc {sorted(proc_set)}, fail {sorted(fail_set)}")
+        if not fail_set < proc_set or machine.my_id in fail_set:
+            self._broken("I8", machine.my_id, f"proc {sorted(proc_set)}, fail {sorted(fail_set)}")
         if not progress.after_install and not (
             progress.proc_set <= proc_set and progress.fail_set <= fail_set
         ):
-            self._broken("I8", core.my_id, "a set shrank without an installation")
-        progress.after_install = core.state is State.OPERATIONAL
+            self._broken("I8", machine.my_id, "a set shrank without an installation")
+        progress.after_install = machine.state is State.OPERATIONAL
         progress.proc_set, progress.fail_set = proc_set, fail_set
 
-    def _check_promise(self, core: SingleRing) -> None:
-        recovery = core.recovery
-        progress = self.progress[core.my_id]
-        if recovery is None or not core.old.ending.received_flg:
+    def _check_promise(self, machine: StateMachine) -> None:
+        recovery = machine.recovery
+        progress = self.progress[machine.my_id]
+        if recovery is None or not machine.old.ending.received_flg:
             progress.promised = False
             return
         if progress.promised:
             return
         progress.promised = True
         frozen = self.summary(recovery.ring_id).frozen
-        old = core.old
+        old = machine.old
         for member in recovery.trans_memb:
             if member not in frozen:
-                self._broken("I13", core.my_id, f"promises before {member} froze {old.ring_id}")
+                if recovery.retrans_flg_count:
+                    self._broken("I13", machine.my_id, f"promises before {member} froze")
+                continue  # all had promised before this pass; that was checked then
             ring_id, held = frozen[member]
             for seq, sender_id in held:
                 owed = ring_id == old.ring_id and sender_id in old.ending.deliver_memb
                 if owed and not old.buffer.has(seq):
                     text = f"promises without {seq} of {old.ring_id}, which {member} held"
-                    self._broken("I13", core.my_id, text)
+                    self._broken("I13", machine.my_id, text)
 
-    def _check_timers(self, core: SingleRing) -> None:
-        if core.halted:
-            return
-        timers = core.timers
-        is_gathering = core.state is State.GATHER
-        needs_token = not is_gathering and len(core.ring.members) > 1
+    def _check_timers(self, machine: StateMachine) -> None:
+        timers = machine.timers
+        is_gathering = machine.state is State.GATHER
+        needs_token = not is_gathering and len(machine.ring.members) > 1
         if timers.join.is_armed() != is_gathering:
-            self._broken("I14", core.my_id, f"join timer in {core.state.value}")
+            self._broken("I14", machine.my_id, f"join timer in {machine.state.value}")
         if needs_token and not timers.token_loss.is_armed():
-            self._broken("I14", core.my_id, f"no token-loss timer in {core.state.value}")
-        if core.state is State.COMMIT and not timers.token_loss.is_armed():
-            self._broken("I14", core.my_id, "no token-loss timer in commit")
+            self._broken("I14", machine.my_id, f"no token-loss timer in {machine.state.value}")
+        if machine.state is State.COMMIT and not timers.token_loss.is_armed():
+            self._broken("I14", machine.my_id, "no token-loss timer in commit")
 
     # -- everything afresh -------------------------------------------------------------------
 
@@ -374,12 +381,13 @@ class Invariants:
             core = processor.core
             if not isinstance(core, SingleRing) or core.halted:
                 continue
-            for ring in (core.ring, core.old):
+            machine = core.machine
+            for ring in (machine.ring, machine.old):
                 keepers.setdefault(ring.ring_id, {})[node] = ring
-            self._check_timers(core)
+            self._check_timers(machine)
             durable = decode_record(processor.store.record).ring_seq
-            if core.my_ring_id.seq > durable:
-                self._broken("I12", node, f"{core.my_ring_id} above the store's {durable}")
+            if machine.my_ring_id.seq > durable:
+                self._broken("I12", node, f"{machine.my_ring_id} above the store's {durable}")
         for ring_id, rings in keepers.items():
             summary = self.summary(ring_id)
             for node, ring in rings.items():
@@ -406,5 +414,5 @@ class Invariants:
             if summary.content.get(seq) != (message.sender_id, message.payload):
                 self._broken("I2", node, f"holds another message {seq} of {ring.ring_id}")
 
-    def _broken(self, invariant: str, node: ProcessorId, text: str) -> None:
+    def _broken(self, invariant: str, node: ProcessorId, text: str) -> NoReturn:
         raise InvariantBroken(invariant, f"processor {node}: {text}")

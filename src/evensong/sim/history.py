@@ -28,7 +28,11 @@ class Send(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A unit delivered here; its `pos` is its index in the life's list."""
+    """A unit delivered here; its `pos` is its index in the life's list.
+
+    `conf_no` is the configuration the engine says it delivers in; the one it observably is in
+    follows from the `pos` of the `conf` events.
+    """
 
     unit_id: UnitId
     ring_id: RingId
@@ -110,11 +114,16 @@ class Life:
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record a delivery."""
         payload = delivered.payload
-        conf_no = len(self.confs) - 1
-        reduced = delivered.service is Service.SAFE and self.confs[conf_no].transitional
+        unit_id = decode_unit(payload)
+        if unit_id.sender != delivered.sender_id:
+            # As the engine attributes it: a unit that nobody sent, and EVS1.3 will say so.
+            unit_id = unit_id._replace(sender=delivered.sender_id)
+        conf_no = self._conf_no(delivered.conf_id)
+        is_safe = delivered.service is Service.SAFE
+        reduced = is_safe and bool(self.confs) and self.confs[-1].transitional
         self.deliveries.append(
             Delivery(
-                decode_unit(payload),
+                unit_id,
                 delivered.ring_id,
                 delivered.seq,
                 conf_no,
@@ -155,6 +164,13 @@ class Life:
         assert not self.ended
         self.ended = how
         self._event(how, now, cause=cause)
+
+    def _conf_no(self, conf_id: RingId) -> int:
+        """Return the number of the configuration the engine names, -1 if it never installed it."""
+        for conf_no in range(len(self.confs) - 1, -1, -1):  # nearly always the latest
+            if self.confs[conf_no].conf_id == conf_id:
+                return conf_no
+        return -1
 
     def conf_id(self, conf_no: int) -> RingId:
         """Return the id of the life's configuration number `conf_no`."""

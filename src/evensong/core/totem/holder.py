@@ -166,13 +166,14 @@ class TokenHolder:
             is_complete = recovery.count_visit(token, ring.buffer.aru)
             backlog = len(recovery.retrans_queue)
         ring.flow.account(token, sent + resent, backlog)
-        self.remember([ring.pass_on(token)], token.seq, now)
-        self.hold_cancelled = False
-        if sent:
-            self.regular_at = now
+        forward = ring.pass_on(token)
         self.effects.append(
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
         )
+        self.remember([forward], token.seq, now)
+        self.hold_cancelled = False
+        if sent:
+            self.regular_at = now
         is_safer = ring.advance_safe_line(token)
         if recovery is None:
             if is_safer:

@@ -1,0 +1,71 @@
+"""Extended virtual synchrony, judged on what every processor observably did.
+
+`check` runs every property of the catalogue over an in-memory `History`. A property is a pure
+function of the prepared history (`Reading`) to a `Finding` with witnesses a person can read. Order
+and sets are judged by origin identity and content; the protocol's own keys only in addition.
+
+Follows Moser et al., "Extended Virtual Synchrony" (EVS1 to EVS7), and the service definitions of
+the Totem single-ring protocol (TM, TR, TF, TG). Deviations: docs/deviations.md#evs-check.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from evensong.core.totem.parameters import Parameters
+from evensong.sim.evs import basics, membership, order, sets, walk
+from evensong.sim.evs.reading import Reading
+from evensong.sim.evs.verdict import Finding, Status, Verdict, Verdicts, Violation
+from evensong.sim.history import History, LifeId
+
+__all__ = [
+    "PROPERTIES",
+    "Finding",
+    "Reading",
+    "Status",
+    "Verdict",
+    "Verdicts",
+    "Violation",
+    "check",
+]
+
+PROPERTIES: Final[dict[str, Callable[[Reading], Finding]]] = {
+    "EVS1.1": walk.partial_order,
+    "EVS1.2": basics.process_order,
+    "EVS1.3": basics.sent_before,
+    "EVS1.4": basics.sent_once,
+    "EVS2.1": basics.stays_together,
+    "EVS2.2": basics.inside_span,
+    "EVS2.3": walk.consistent_cuts,  # and EVS2.4
+    "EVS3": sets.self_delivery,
+    "EVS4": sets.failure_atomicity,
+    "EVS5": order.causal_order,
+    "EVS6.1": order.numbering,
+    "EVS6.2": order.same_number,
+    "EVS6.3": order.no_holes,
+    "EVS7.1": sets.safe_delivery,
+    "EVS7.2": sets.safe_after_all_installed,
+    "TM1": membership.uniqueness,
+    "TM2": membership.consensus,
+    "TM4": membership.same_change,
+    "TR2": sets.in_its_configuration,
+    "TR3": sets.all_delivered,
+    "TG": order.global_order,
+    "TF1": membership.window,
+    "TF2": membership.token_uniqueness,
+    "FIFO": order.sender_order,
+    "LV-1": sets.submitted_delivered,
+}
+
+
+def check(
+    history: History,
+    submitted: Mapping[LifeId, int] | None = None,
+    parameters: Parameters | None = None,
+) -> Verdicts:
+    """Judge a run.
+
+    `submitted` is the number of units each life's client handed over (LV-1), `parameters` the
+    limits the ring ran with (TF1); without them these two are vacuous.
+    """
+    reading = Reading(history, submitted, parameters)
+    return Verdicts([judge(reading) for judge in PROPERTIES.values()])
