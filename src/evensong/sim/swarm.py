@@ -11,7 +11,6 @@ from typing import Final
 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
-from evensong.sim.engines import TOTEM
 from evensong.sim.faults import (
     EVERYBODY,
     Calm,
@@ -35,10 +34,9 @@ from evensong.sim.faults import (
     Unclog,
     When,
 )
-from evensong.sim.run import Judge, Outcome, run_setup
+from evensong.sim.run import Outcome, run_setup
 from evensong.sim.setup import SWARM, Options, Setup, Weather, derive
 from evensong.sim.workload import BODY_MAX, Burst
-from evensong.sim.world import Engine, Observer
 
 MS: Final = 1_000
 NODES_MIN: Final = 2
@@ -47,16 +45,9 @@ CHANGING: Final = ("gather", "commit", "commit", "recovery", "recovery")
 FRAMES: Final = ("token", "regular", "join", "commit", "beacon", "hold_cancel", "leave")
 
 
-def run(
-    seed: int,
-    nodes: int | None = None,
-    messages: int | None = None,
-    engine: Engine = TOTEM,
-    judge: Judge | None = None,
-    observer: Observer | None = None,
-) -> Outcome:
-    """Run what a seed decides."""
-    return run_setup(swarm(seed, nodes, messages), engine, judge, observer)
+def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
+    """Run what a seed decides, with every check."""
+    return run_setup(swarm(seed, nodes, messages))
 
 
 def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> Setup:
