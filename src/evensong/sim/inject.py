@@ -59,7 +59,7 @@ def _strike_processor(
     processor: Processor,
     fault: Crash | CrashIn | Restart | Leave | Pause | Resume | Slow | Drift,
 ) -> None:
-    if not isinstance(fault, Crash | CrashIn):
+    if not isinstance(fault, Crash | CrashIn | Restart):
         world.count_fault(fault.kind)
     if isinstance(fault, Crash):
         if fault.torn or fault.effects:
@@ -172,6 +172,7 @@ def _restart(world: "World", processor: Processor) -> None:
     if world.now < back_at:
         world.schedule(back_at, Restart(back_at, processor.node))
         return
+    world.count_fault(Restart.kind)
     world.boot(processor)
 
 

@@ -230,9 +230,7 @@ class Network:
     def _ruling(self, link: Link, datagram: bytes) -> Rule | None:
         """Return the rule that acts on this copy; the first that matches takes it."""
         for rule in self.rules:
-            if not rule.matches(link.source.node, link.target.node, datagram):
-                continue
-            if rule.seq is not None and self._kinds.seq_of(datagram) != rule.seq:
+            if not self._is_about(rule, link, datagram):
                 continue
             if rule.skip:
                 rule.skip -= 1
@@ -257,6 +255,36 @@ class Network:
             heappush(self._heap, (now + link.base_us, next(self._serial), link.target, datagram))
         self.parked.clear()
         self._weigh()
+
+    def release_matching(self, rule: Rule, now: int) -> int:
+        """Let go what is parked and matches the rule, in order; return how much."""
+        gone = [parked for parked in self.parked if self._is_about(rule, *parked)]
+        for link, datagram in gone:
+            self.parked.remove((link, datagram))
+            heappush(self._heap, (now + link.base_us, next(self._serial), link.target, datagram))
+        return len(gone)
+
+    def _is_about(self, rule: Rule, link: Link, datagram: bytes) -> bool:
+        return rule.matches(link.source.node, link.target.node, datagram) and (
+            rule.seq is None or self._kinds.seq_of(datagram) == rule.seq
+        )
+
+    def components(self, nodes: Sequence[ProcessorId]) -> list[tuple[ProcessorId, ...]]:
+        """Return the groups of processors that can hear each other, directly or through others."""
+        label_by_node = {node: node for node in nodes}
+        for source in nodes:
+            for target in nodes:
+                if source < target and self._is_open(source, target):
+                    old, new = label_by_node[target], label_by_node[source]
+                    for node, label in label_by_node.items():
+                        if label == old:
+                            label_by_node[node] = new
+        labels = sorted(set(label_by_node.values()))
+        return [tuple(sorted(n for n in nodes if label_by_node[n] == label)) for label in labels]
+
+    def _is_open(self, one: ProcessorId, other: ProcessorId) -> bool:
+        there, back = self._links[one][other], self._links[other][one]
+        return not (there.cut or there.apart or back.cut or back.apart)
 
     def links(self, source: ProcessorId, target: ProcessorId) -> Iterable[Link]:
         """Return the links from source to target; 0 stands for everybody."""

@@ -1,18 +1,22 @@
 """One run from its setup to its outcome: faults first, then calm, then everything must converge.
 
-What is checked at the end comes from outside: a `Judge` reads the history. What is checked at every
-step is an `Observer`. A broken promise of our own code (an assert) ends the run and is reported
-like a broken property, so that a campaign goes on and the failing setup can be shrunk.
+Invariants are checked at every step, extended virtual synchrony at the end, over the history. A
+broken invariant, and a broken promise of our own code (an assert), end the run and are reported
+like a broken property: a campaign goes on, and the setup can be shrunk.
 """
 
 import hashlib
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
+from evensong.errors import InvariantBroken
+from evensong.sim import evs
+from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM
+from evensong.sim.evs import Violation
 from evensong.sim.faults import Calm
 from evensong.sim.history import History, LifeId
 from evensong.sim.setup import Setup
@@ -24,27 +28,12 @@ HALT: Final = "halt"
 ASSERT: Final = "assert"
 
 
-class Violation(NamedTuple):
-    """A property that does not hold, and what shows it."""
-
-    property_id: str
-    text: str
-
-
-Judge: TypeAlias = Callable[[History, Mapping[LifeId, int]], list[Violation]]
-
-
-class Watching(Observer):
-    """An observer that finds violations."""
-
-    violations: list[Violation]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run came to."""
 
     violations: tuple[Violation, ...]
+    statuses: Mapping[str, evs.Status]  # by property; empty where nothing was checked
     deliveries: int
     configurations: int  # as delivered, regular and transitional, over all processors
     datagrams: int
@@ -56,58 +45,81 @@ class Outcome:
     virtual_us: int
     seconds: float
 
+    def broken(self) -> frozenset[str]:
+        """Return the properties that do not hold."""
+        return frozenset(violation.property_id for violation in self.violations)
 
-def run_setup(
-    setup: Setup,
-    engine: Engine = TOTEM,
-    judge: Judge | None = None,
-    watching: Watching | None = None,
-) -> Outcome:
-    """Run a setup and judge it."""
+
+def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
+    """Run a setup with every check."""
     started = time.perf_counter()
-    history = History()
-    violations: list[Violation] = []
-    world = World(setup, engine, history, watching)
-    calm_at = calm_of(setup)
-    try:
-        _run(world, setup, calm_at, violations)
-    except AssertionError:
-        violations.append(Violation(ASSERT, traceback.format_exc(limit=-4)))
-    violations += [Violation(HALT, f"{node} halted: {why}") for node, why in world.halts]
-    if watching is not None:
-        violations += watching.violations
-    calm_us = world.now - calm_at
-    world.quiesce()
-    if judge is not None:
-        submitted = {life: queue.origin_no for life, queue in world.submitted.items()}
-        violations += judge(history, submitted)
-    return Outcome(
-        tuple(violations),
-        world.deliveries,
-        world.installs,
-        world.datagrams,
-        dict(world.faults),
-        world.faults_in_change,
-        frozenset(world.pairs),
-        digest_of(history),
-        calm_us,
-        world.now,
-        time.perf_counter() - started,
-    )
+    run = _Run(setup, engine, Invariants())
+    verdicts = evs.check(run.history, run.submitted, setup.options.parameters)
+    statuses = {one.property_id: one.status for one in verdicts.by_property.values()}
+    for verdict in verdicts.by_property.values():
+        run.violations.extend(verdict.samples)
+    return run.outcome(statuses, time.perf_counter() - started)
 
 
-def _run(world: World, setup: Setup, calm_at: int, violations: list[Violation]) -> None:
-    world.run(calm_at)
-    limit = calm_at + settle_us(setup)
-    if not world.run_until(world.is_quiet, limit, STRIDE_US) and is_calmed(setup):
-        violations.append(Violation(I15, f"not quiet {world.now - calm_at} us after the calm:"))
-        violations += [
-            Violation(
-                I15,
-                f"{one.node} is {one.state} in {one.configuration}, {one.queue.backlog()} to send",
-            )
+def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:
+    """Run a setup; all that is judged is that it ends and converges."""
+    started = time.perf_counter()
+    run = _Run(setup, engine, None)
+    return run.outcome({}, time.perf_counter() - started)
+
+
+class _Run:
+    """A run, done by its constructor."""
+
+    def __init__(self, setup: Setup, engine: Engine, observer: Observer | None) -> None:
+        self.history: Final = History()
+        self.violations: Final[list[Violation]] = []
+        self.world: Final = World(setup, engine, self.history, observer)
+        calm_at = calm_of(setup)
+        try:
+            self._run(setup, calm_at)
+        except InvariantBroken as broken:
+            text = f"at {self.world.now} us: {broken.text}"
+            self.violations.append(Violation(broken.invariant, text))
+        except AssertionError:
+            self.violations.append(Violation(ASSERT, traceback.format_exc(limit=-4)))
+        for node, why in self.world.halts:
+            self.violations.append(Violation(HALT, f"{node} halted: {why}", (node,)))
+        self.calm_us: Final = self.world.now - calm_at
+        self.world.quiesce()
+        self.submitted: Final[dict[LifeId, int]] = {
+            life: queue.origin_no for life, queue in self.world.submitted.items()
+        }
+
+    def _run(self, setup: Setup, calm_at: int) -> None:
+        world = self.world
+        world.run(calm_at)
+        is_quiet = world.run_until(world.is_quiet, calm_at + settle_us(setup), STRIDE_US)
+        if is_quiet or not is_calmed(setup):
+            return
+        stuck = [
+            f"{one.node} is {one.state} in {one.configuration}, {one.queue.backlog()} to send"
             for one in world.live()
         ]
+        text = f"not quiet {world.now - calm_at} us after the calm: {'; '.join(stuck)}"
+        self.violations.append(Violation(I15, text))
+
+    def outcome(self, statuses: Mapping[str, evs.Status], seconds: float) -> Outcome:
+        world = self.world
+        return Outcome(
+            violations=tuple(self.violations),
+            statuses=statuses,
+            deliveries=world.deliveries,
+            configurations=world.installs,
+            datagrams=world.datagrams,
+            faults=dict(world.faults),
+            faults_in_change=world.faults_in_change,
+            pairs=frozenset(world.pairs),
+            digest=digest_of(self.history),
+            calm_us=self.calm_us,
+            virtual_us=world.now,
+            seconds=seconds,
+        )
 
 
 def is_calmed(setup: Setup) -> bool:
@@ -121,7 +133,7 @@ def calm_of(setup: Setup) -> int:
 
 
 def settle_us(setup: Setup) -> int:
-    """Return the time within which a calm world must be quiet [specs I15].
+    """Return the time within which a calm world must be quiet (I15).
 
     A processor that was missed often is left alone for up to 16 * (1 + U) beacons; then a ring must
     be agreed on, formed in spite of failed attempts, and what waits must be sent.

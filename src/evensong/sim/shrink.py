@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from evensong.core.ids import ProcessorId
 from evensong.sim.faults import (
+    EVERYBODY,
     Calm,
     Crash,
     CrashIn,
@@ -141,7 +142,8 @@ def _fault_without(fault: Fault, gone: ProcessorId) -> Fault | None:
         return replace(fault, stay_down=tuple(n for n in fault.stay_down if n != gone))
     if isinstance(fault, When):
         then = _fault_without(fault.then, gone)
-        return replace(fault, then=then) if then and fault.node != gone else None
+        node = EVERYBODY if fault.node == gone else fault.node
+        return replace(fault, node=node, then=then) if then else None
     if isinstance(fault, Heal):
         return fault
     return fault if gone not in (fault.source, fault.target) else None
@@ -168,6 +170,7 @@ def _simpler_faults(setup: Setup) -> Iterator[Setup]:
 def _simpler(fault: Fault) -> Iterator[Fault]:
     """Offer plainer forms of a fault: sooner certain, without its refinements."""
     if isinstance(fault, When):
+        yield replace(fault.then, at_us=fault.at_us)
         if fault.after_us:
             yield replace(fault, after_us=0)
         for then in _simpler(fault.then):

@@ -11,7 +11,6 @@ from typing import Final
 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
-from evensong.sim.engines import TOTEM
 from evensong.sim.faults import (
     EVERYBODY,
     Calm,
@@ -35,10 +34,9 @@ from evensong.sim.faults import (
     Unclog,
     When,
 )
-from evensong.sim.run import Judge, Outcome, Watching, run_setup
+from evensong.sim.run import Outcome, run_setup
 from evensong.sim.setup import SWARM, Options, Setup, Weather, derive
 from evensong.sim.workload import BODY_MAX, Burst
-from evensong.sim.world import Engine
 
 MS: Final = 1_000
 NODES_MIN: Final = 2
@@ -47,16 +45,9 @@ CHANGING: Final = ("gather", "commit", "commit", "recovery", "recovery")
 FRAMES: Final = ("token", "regular", "join", "commit", "beacon", "hold_cancel", "leave")
 
 
-def run(
-    seed: int,
-    nodes: int | None = None,
-    messages: int | None = None,
-    engine: Engine = TOTEM,
-    judge: Judge | None = None,
-    watching: Watching | None = None,
-) -> Outcome:
-    """Run what a seed decides."""
-    return run_setup(swarm(seed, nodes, messages), engine, judge, watching)
+def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
+    """Run what a seed decides, with every check."""
+    return run_setup(swarm(seed, nodes, messages))
 
 
 def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> Setup:
@@ -141,6 +132,7 @@ class _Faults:
         return [
             self._crash,
             self._crash_torn,
+            self._crash_torn,
             self._crash_in,
             self._crash_in,
             self._leave,
@@ -191,7 +183,9 @@ class _Faults:
 
     def _crash_torn(self, at: int) -> list[Fault]:
         node = self._node()
-        return [Crash(at, node, torn=True), *self._perhaps_restart(at, node)]
+        # A write comes with every start at the latest: the second restart finds it torn.
+        restarts: list[Fault] = [Restart(self._later(at), node) for _ in range(2)]
+        return [Crash(at, node, torn=True), *restarts]
 
     def _crash_in(self, at: int) -> list[Fault]:
         node = self._node()
@@ -210,7 +204,7 @@ class _Faults:
 
     def _pause(self, at: int) -> list[Fault]:
         node = self._node()
-        if self.rng.random() < 0.3:
+        if self.rng.random() < 0.5:
             return [self._perhaps_waiting(Pause(at, node)), Resume(self._later(at), node)]
         return [self._perhaps_waiting(Pause(at, node, self._while()))]
 

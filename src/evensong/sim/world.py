@@ -341,6 +341,8 @@ class World:
 
     def _burn(self, processor: Processor, effect: Effect) -> bool:
         """Shorten the fuse before an effect; True if the processor crashed instead of it."""
+        if isinstance(effect, Sent):
+            return False  # it is no act of its own: it says what the broadcast before it was
         if processor.torn:
             if not isinstance(effect, Persist):
                 return False
@@ -462,13 +464,17 @@ class World:
     # What is true of the whole
 
     def is_converged(self) -> bool:
-        """Whether all that run are operational, in one ring of exactly them, queues empty."""
-        live = self.live()
-        if not live:
-            return True
-        members = tuple(sorted(processor.node for processor in live))
-        first = live[0].configuration
-        for processor in live:
+        """Whether all that can hear each other are operational in one ring, queues empty."""
+        live = {processor.node: processor for processor in self.live()}
+        return all(
+            self._is_ring([live[node] for node in component])
+            for component in self.network.components(list(live))
+        )
+
+    def _is_ring(self, processors: list[Processor]) -> bool:
+        members = tuple(processor.node for processor in processors)
+        first = processors[0].configuration
+        for processor in processors:
             configuration = processor.configuration
             if (
                 processor.state != "operational"
@@ -484,17 +490,17 @@ class World:
         return True
 
     def is_quiet(self) -> bool:
-        """Whether it is converged and everything sent on the ring is delivered by everybody."""
+        """Whether it is converged and everything sent on a ring is delivered by its members."""
         if not self.is_converged():
             return False
-        live = self.live()
-        for processor in live:
+        for processor in self.live():
             sent = processor.last_sent
             configuration = processor.configuration
-            if sent is None or configuration is None or sent.ring_id != configuration.conf_id:
+            assert configuration is not None
+            if sent is None or sent.ring_id != configuration.conf_id:
                 continue
-            for other in live:
-                got = other.last_delivery
+            for member in configuration.members:
+                got = self.by_node[member].last_delivery
                 if got is None or got.ring_id != sent.ring_id or got.seq < sent.seq:
                     return False
         return True

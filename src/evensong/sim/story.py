@@ -1,0 +1,221 @@
+"""What happened in a run, told for people: one line an event, alike ones told once.
+
+Lines of different processors that say the same within a short while are told together (`*` where
+all that run do it, each at its own time), but only where that keeps every processor's own order: a
+story never hides that two processors did things in different orders.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from evensong.core.effects import (
+    Broadcast,
+    Deliver,
+    Effect,
+    Halt,
+    Install,
+    Persist,
+    SafeLine,
+    Sent,
+    Service,
+    StateChange,
+    TokenVisit,
+    Unicast,
+)
+from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
+from evensong.core.totem import wire
+from evensong.core.totem.frames import ENCAP, RETX
+from evensong.sim.machine import Processor
+from evensong.sim.unit import UNIT, decode_unit
+
+EVERYBODY_LABEL: Final = "*"
+TEXT_WIDTH: Final = 36
+TOGETHER_US: Final = 10_000  # further apart, the same is not done together
+
+
+class Line(NamedTuple):
+    """Something that a processor did."""
+
+    at_us: int
+    node: ProcessorId
+    text: str
+    note: str = ""
+
+
+def _no_clock() -> int:
+    return 0
+
+
+@final
+class Story:
+    """An observer that writes down what processors do."""
+
+    def __init__(self, name_by_node: Mapping[ProcessorId, str]) -> None:
+        self.lines: Final[list[Line]] = []
+        self.now: Callable[[], int] = _no_clock
+        self.is_muted = True
+        self.silent_topics: Final[set[str]] = set()
+        self._names: Final = name_by_node
+        self._lives: Final[dict[ProcessorId, list[int]]] = {}  # incarnations, in order
+        self._last_unicast: Final[dict[ProcessorId, bytes]] = {}
+
+    # The observer's calls
+
+    def began(self, processor: Processor) -> None:
+        """Tell that a processor starts."""
+        lives = self._lives.setdefault(processor.node, [])
+        lives.append(processor.incarnation)
+        self._tell("lives", processor, "starts", f"life {len(lives)}")
+
+    def ended(self, processor: Processor) -> None:
+        """Tell that a processor is gone."""
+        self._tell("lives", processor, "leaves" if processor.left else "stops")
+
+    def stepped(self, processor: Processor) -> None:
+        """Say nothing: effects were told as they were performed."""
+
+    def effect(self, processor: Processor, effect: Effect) -> None:
+        """Tell what an effect means."""
+        if isinstance(effect, Broadcast):
+            self._tell_broadcast(processor, effect.datagram)
+        elif isinstance(effect, Unicast):
+            self._tell_unicast(processor, effect)
+        elif isinstance(effect, Deliver):
+            self._tell_delivery(processor, effect)
+        elif isinstance(effect, Install):
+            conf = effect.configuration
+            kind = "transitional" if conf.transitional else "ring"
+            members = ",".join(self._name(member) for member in conf.members)
+            text = f"installs {kind} {self._ring(conf.conf_id)} of {members}"
+            self._tell("installs", processor, text, f"({conf.cause})")
+        elif isinstance(effect, StateChange):
+            cause = effect.cause
+            if effect.about != NO_PROCESSOR:
+                cause += f", {self._name(effect.about)}"
+            self._tell("states", processor, f"enters {effect.state}", f"({cause})")
+        elif isinstance(effect, Halt):
+            self._tell("lives", processor, "halts", f"({effect.reason})")
+        elif isinstance(effect, Persist):
+            self._tell("writes", processor, "writes its stable record")
+        elif isinstance(effect, Sent | SafeLine | TokenVisit):
+            pass  # a story is about what is received; the trace has these
+
+    # Telling
+
+    def _tell(self, topic: str, processor: Processor, text: str, note: str = "") -> None:
+        if not self.is_muted and topic not in self.silent_topics:
+            self.lines.append(Line(self.now(), processor.node, text, note))
+
+    def _tell_again(self, processor: Processor, text: str, note: str) -> None:
+        """Tell a retransmission; the second and later ones in a row are counted, not told."""
+        node = processor.node
+        for at, line in enumerate(self.lines):
+            if line.node == node and line.text == text and line.note.startswith(note):
+                count = int(line.note.removeprefix(note).removeprefix(" x") or 1) + 1
+                self.lines[at] = line._replace(note=f"{note} x{count}")
+                return
+        self._tell("resends", processor, text, note)
+
+    def _tell_broadcast(self, processor: Processor, datagram: bytes) -> None:
+        if datagram[0] != wire.REGULAR:
+            return
+        message = wire.decode_regular(datagram)
+        if message.flags & RETX:
+            text = f"resends {message.seq} of {self._ring(message.ring_id)}"
+            self._tell_again(processor, text, "(requested)")
+        elif message.flags & ENCAP:
+            inner = wire.decapsulate(message.payload)
+            text = f"exchanges {inner.seq} of {self._ring(inner.ring_id)}"
+            self._tell("exchanges", processor, text, f"on ring {self._ring(message.ring_id)}")
+
+    def _tell_unicast(self, processor: Processor, effect: Unicast) -> None:
+        datagram = effect.datagram
+        if self._last_unicast.get(processor.node) == datagram:
+            kind = wire.KIND_NAMES[datagram[0]]
+            if datagram[0] == wire.TOKEN:
+                kind += f" {wire.decode_token(datagram).token_seq}"
+            text = f"resends {kind} to {self._name(effect.to)}"
+            self._tell_again(processor, text, "(token_retransmit)")
+        self._last_unicast[processor.node] = datagram
+
+    def _tell_delivery(self, processor: Processor, delivered: Deliver) -> None:
+        payload = delivered.payload
+        unit_id = decode_unit(payload)
+        earlier = self._lives[unit_id.sender].index(unit_id.incarnation)
+        sender = self._name(unit_id.sender) + "'" * earlier
+        body = payload[UNIT.size :].decode("utf-8", "replace")
+        kind = "ring" if delivered.conf_id == delivered.ring_id else "transitional"
+        service = "safe" if delivered.service is Service.SAFE else "agreed"
+        note = f"{service}, {kind} {self._ring(delivered.conf_id)}"
+        if delivered.after_gap:
+            note += ", after a gap"
+        self._tell("deliveries", processor, f'delivers {sender}:{unit_id.origin_no} "{body}"', note)
+
+    def _name(self, node: ProcessorId) -> str:
+        return self._names.get(node, str(node))
+
+    def _ring(self, ring_id: RingId) -> str:
+        return f"{ring_id.seq}.{self._name(ring_id.rep)}"
+
+    def take(self, running: Sequence[ProcessorId]) -> list[str]:
+        """Return what was told since the last time, folded."""
+        told = fold(self.lines)
+        self.lines.clear()
+        everybody = set(running)
+        rows = []
+        for nodes, line in told:
+            if len(nodes) > 1 and set(nodes) == everybody:
+                label = EVERYBODY_LABEL
+            else:
+                label = ",".join(self._name(node) for node in nodes)
+            rows.append((label, line))
+        width = max((len(label) for label, _ in rows), default=0)
+        return [_render(label, width, line) for label, line in rows]
+
+
+def _render(label: str, width: int, line: Line) -> str:
+    text = line.text
+    if line.note:
+        text = f"{text:<{TEXT_WIDTH}} {line.note}"
+    return f"{label:<{width}}  {text}"
+
+
+def fold(lines: Sequence[Line]) -> list[tuple[tuple[ProcessorId, ...], Line]]:
+    """Tell alike lines of different processors together, keeping every processor's order.
+
+    Each processor's lines are a queue. A line is told for all that have it at their heads, once
+    nobody has it further back; if every head waits for somebody like that, the oldest is told as
+    far as it goes.
+    """
+    queues: dict[ProcessorId, deque[Line]] = {}
+    for line in lines:
+        queues.setdefault(line.node, deque()).append(line)
+    told: list[tuple[tuple[ProcessorId, ...], Line]] = []
+    while True:
+        heads = sorted([queue[0] for queue in queues.values() if queue], key=_when)
+        if not heads:
+            return told
+        chosen = next((line for line in heads if _is_ripe(line, queues)), heads[0])
+        nodes = [line.node for line in heads if _is_alike(line, chosen)]
+        for node in nodes:
+            queues[node].popleft()
+        told.append((tuple(sorted(nodes)), chosen))
+
+
+def _when(line: Line) -> tuple[int, ProcessorId]:
+    return line.at_us, line.node
+
+
+def _is_alike(one: Line, other: Line) -> bool:
+    is_near = abs(one.at_us - other.at_us) <= TOGETHER_US
+    return one.text == other.text and one.note == other.note and is_near
+
+
+def _is_ripe(line: Line, queues: Mapping[ProcessorId, deque[Line]]) -> bool:
+    """Whether everybody who is about to tell this line has it at the head."""
+    return all(
+        _is_alike(queue[0], line) or not any(_is_alike(later, line) for later in queue)
+        for queue in queues.values()
+        if queue
+    )
