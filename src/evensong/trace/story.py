@@ -155,7 +155,8 @@ def text_drawing(history: History, width: int = 80) -> str:
     lines.append(" " * LABEL_WIDTH + left + right.rjust(n_columns - len(left)))
     keys = [f"{letter_by_conf[conf.conf_id]} {conf.conf_id} {member_text(conf)}" for conf in confs]
     keys.append(
-        f"{ALONE} alone   {SEAM_LETTER} transitional   {CRASH} crash   {RESTART} restart   {LEFT} leave"
+        f"{ALONE} alone   {SEAM_LETTER} transitional   {CRASH} crash   {RESTART} restart   "
+        f"{LEFT} leave"
     )
     return "\n".join([*lines, *(" " * LABEL_WIDTH + key for key in keys)]) + "\n"
 
