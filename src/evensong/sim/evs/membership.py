@@ -1,7 +1,6 @@
 """TM1, TM2, TM4, TF1 and TF2: what configurations and tokens look like."""
 
 from itertools import pairwise
-from typing import NamedTuple
 
 from evensong.core.ids import NO_RING, ProcessorId, RingId
 from evensong.sim.evs.reading import LifeReading, Reading
@@ -120,39 +119,6 @@ def _kind(transitional: bool) -> str:
     return "transitional" if transitional else "regular"
 
 
-class _Visit(NamedTuple):
-    ring: str
-    token_seq: int
-    fcc: int
-    sent: int
-    resent: int
-    one: LifeReading
-
-
-def _visits(reading: Reading) -> list[_Visit]:
-    """Return the recorded token visits, by ring and token_seq."""
-    found = []
-    for one in reading.lives:
-        for event in one.life.events:
-            if event.etype == "token":
-                aux = dict(event.aux)
-                found.append(
-                    _Visit(
-                        aux["ring"],
-                        int(aux["token_seq"]),
-                        int(aux["fcc"]),
-                        int(aux["sent"]),
-                        int(aux["resent"]),
-                        one,
-                    )
-                )
-    return sorted(found, key=_by_ring_and_seq)
-
-
-def _by_ring_and_seq(visit: _Visit) -> tuple[str, int]:
-    return visit.ring, visit.token_seq
-
-
 def window(reading: Reading) -> Finding:
     """TF1: no visit sends more than messages_max, no rotation more than window_size.
 
@@ -168,43 +134,42 @@ def window(reading: Reading) -> Finding:
         for one in reading.lives
         for span in one.spans
     }
-    rotation: list[_Visit] = []
-    for visit in _visits(reading):
-        found.checked += 1
-        if rotation and (visit.ring, visit.token_seq) != (
-            rotation[-1].ring,
-            rotation[-1].token_seq + 1,
-        ):
-            rotation = []
-        rotation = [*rotation, visit][-n_members.get(visit.ring, 1) :]
-        total = sum(one.sent + one.resent for one in rotation)
-        where = f"token {visit.token_seq} of {visit.ring} at {visit.one.name}"
-        nodes = (visit.one.node,)
-        if visit.sent + visit.resent > limits.messages_max:
-            found.blame(
-                f"{where}: {visit.sent} new and {visit.resent} resent, "
-                f"messages_max is {limits.messages_max}",
-                nodes,
-            )
-        if total > limits.window_size:
-            found.blame(
-                f"{where}: {total} in a rotation, window_size is {limits.window_size}", nodes
-            )
-        if not 0 <= visit.fcc <= limits.window_size:
-            found.blame(f"{where}: fcc is {visit.fcc}, window_size is {limits.window_size}", nodes)
+    for ring, visits in reading.visits.items():
+        found.checked += len(visits)
+        n_rotation = n_members.get(ring, 1)
+        total, first, due = 0, 0, -1
+        for at, (token_seq, who, n_messages, fcc) in enumerate(visits):
+            if token_seq != due:
+                total, first = 0, at
+            due = token_seq + 1
+            total += n_messages
+            if at - first == n_rotation:
+                total -= visits[first][2]
+                first += 1
+            complaint = ""
+            if n_messages > limits.messages_max:
+                complaint = f"{n_messages} messages, messages_max is {limits.messages_max}"
+            elif total > limits.window_size:
+                complaint = f"{total} in a rotation, window_size is {limits.window_size}"
+            elif not 0 <= fcc <= limits.window_size:
+                complaint = f"fcc is {fcc}, window_size is {limits.window_size}"
+            if complaint:
+                one = reading.lives[who]
+                found.blame(f"token {token_seq} of {ring} at {one.name}: {complaint}", (one.node,))
     return found
 
 
 def token_uniqueness(reading: Reading) -> Finding:
     """TF2: on one ring, no two visits forward the same token_seq."""
     found = Finding("TF2")
-    visits = _visits(reading)
-    found.checked = len(visits)
-    for before, after in pairwise(visits):
-        if _by_ring_and_seq(before) == _by_ring_and_seq(after):
-            found.blame(
-                f"token {after.token_seq} of {after.ring} is forwarded by {before.one.name} "
-                f"and by {after.one.name}",
-                (before.one.node, after.one.node),
-            )
+    for ring, visits in reading.visits.items():
+        found.checked += len(visits)
+        for before, after in pairwise(visits):
+            if before.token_seq == after.token_seq:
+                one, other = reading.lives[before.who], reading.lives[after.who]
+                found.blame(
+                    f"token {after.token_seq} of {ring} is forwarded by {one.name} "
+                    f"and by {other.name}",
+                    (one.node, other.node),
+                )
     return found

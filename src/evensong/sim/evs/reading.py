@@ -45,6 +45,15 @@ class Sending(NamedTuple):
     before: int  # deliveries of the life before it
 
 
+class Visit(NamedTuple):
+    """A visit of the token, as forwarded."""
+
+    token_seq: int
+    who: int  # the life, by its place in `Reading.lives`
+    n_messages: int  # new and resent
+    fcc: int
+
+
 @final
 class Com:
     """com(c) at one life."""
@@ -373,6 +382,21 @@ class Reading:
                     for unit in one.units[span.start : span.stop]
                     if codes[unit] != here and unit < self.n_sent_units
                 ]
+        return found
+
+    @cached_property
+    def visits(self) -> dict[str, list[Visit]]:
+        """The recorded visits of the token, by ring and in the order of token_seq."""
+        found: dict[str, list[Visit]] = {}
+        for who, one in enumerate(self.lives):
+            for event in one.life.events:
+                if event.etype == "token":
+                    aux = dict(event.aux)
+                    n_messages = int(aux["sent"]) + int(aux["resent"])
+                    visit = Visit(int(aux["token_seq"]), who, n_messages, int(aux["fcc"]))
+                    found.setdefault(aux["ring"], []).append(visit)
+        for visits in found.values():
+            visits.sort()
         return found
 
     def is_open(self, node: ProcessorId) -> bool:
