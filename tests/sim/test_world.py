@@ -131,6 +131,20 @@ def test_a_torn_write_leaves_the_old_record_and_half_a_temporary_file() -> None:
     assert store.temporary == b""
 
 
+def test_a_start_can_be_torn_in_its_first_write() -> None:
+    history = History()
+    plan = (Crash(2_000, 2), Restart(8_000, 2, torn=True), Restart(8_000, 2))
+    world, make = world_of(*plan, history=history)
+    world.run(9_000)
+    store = world.by_node[2].store
+    assert decode_record(store.record) == StableRecord(4, 1)
+    assert store.temporary
+    assert history.lives[2, 8].ended == "fail"
+    world.run(20_000)
+    assert make.made[-1].record == StableRecord(4, 1)  # nothing was promised in between
+    assert list(history.lives)[-1] == (2, 9)
+
+
 def test_a_crash_waits_for_the_state_it_is_meant_for() -> None:
     history = History()
     world, _ = world_of(CrashIn(0, 3, "recovery", 2), Pause(1_000, 1, 30_000), history=history)

@@ -19,8 +19,8 @@ from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import Timer
 from evensong.core.totem.parameters import Parameters
+from evensong.sim.engines import Engine
 from evensong.sim.network import Kinds
-from evensong.sim.world import Engine
 
 REGULAR = 1
 TOKEN = 2

@@ -15,12 +15,12 @@ from typing import Final
 from evensong.errors import InvariantBroken
 from evensong.sim import evs
 from evensong.sim.check import Invariants
-from evensong.sim.engines import TOTEM
+from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.evs import Violation
 from evensong.sim.faults import Calm
 from evensong.sim.history import History, LifeId
 from evensong.sim.setup import Setup
-from evensong.sim.world import Engine, Observer, World
+from evensong.sim.world import Observer, World
 
 STRIDE_US: Final = 1_000
 I15: Final = "I15"  # bounded liveness
