@@ -102,8 +102,13 @@ def test_a_restart_waits_until_a_machine_could_be_back() -> None:
 
 
 def test_a_crash_strikes_between_two_effects() -> None:
-    # The token comes back at 300: five times Broadcast, Sent, Deliver, then the token.
-    for effects, sent, at_home, elsewhere in ((1, 1, 0, 1), (2, 1, 1, 1), (3, 2, 1, 2)):
+    # The token comes back at 300: five times Sent, Broadcast, Deliver, then the token.
+    for effects, sent, at_home, elsewhere in (
+        (1, 1, 0, 0),
+        (2, 1, 0, 1),
+        (3, 1, 1, 1),
+        (5, 2, 1, 2),
+    ):
         history = History()
         world, _ = world_of(Crash(40, 1, effects=effects), units=5, history=history)
         world.run(1_000)

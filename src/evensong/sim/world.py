@@ -315,8 +315,6 @@ class World:
 
     def _burn(self, processor: Processor, effect: Effect) -> bool:
         """Shorten the fuse before an effect; True if the processor crashed instead of it."""
-        if isinstance(effect, Sent):
-            return False  # it is no act of its own: it says what the broadcast before it was
         if processor.torn:
             if not isinstance(effect, Persist):
                 return False

@@ -423,6 +423,9 @@ class StateMachine:
 
     def enter_recovery(self, commit: CommitToken, now: int) -> None:
         """Freeze the old ring and exchange what its members lack [SRP §6]."""
+        self.effects.append(
+            StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
+        )
         commit.rotation = 2
         self._forward_commit(commit, now)
         self.recovery = Recovery(commit, self.old)
@@ -431,9 +434,6 @@ class StateMachine:
         )
         self._use(ring)
         self._change_state(State.RECOVERY)
-        self.effects.append(
-            StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
-        )
 
     def enter_operational(self, now: int) -> None:
         """Install the ring: one action, no step of the network in between [SRP §6]."""
