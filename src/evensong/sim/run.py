@@ -1,8 +1,8 @@
 """One run from its setup to its outcome: faults first, then calm, then everything must converge.
 
 Invariants are checked at every step, extended virtual synchrony at the end, over the history. A
-broken invariant, and a broken promise of our own code (an assert), end the run and are reported
-like a broken property: a campaign goes on, and the setup can be shrunk.
+broken invariant, a broken promise of our own code (an assert) and a core that raises end the run
+and are reported like a broken property: a campaign goes on, and the setup can be shrunk.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evensong.errors import InvariantBroken
-from evensong.sim import evs
+from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM
 from evensong.sim.evs import Violation
@@ -26,6 +26,7 @@ STRIDE_US: Final = 1_000
 I15: Final = "I15"  # bounded liveness
 HALT: Final = "halt"
 ASSERT: Final = "assert"
+RAISE: Final = "raise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,19 @@ class Outcome:
 
 def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
     """Run a setup with every check."""
+    return run_recorded(setup, engine)[0]
+
+
+def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History]:
+    """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
     run = _Run(setup, engine, Invariants())
+    run.violations.extend(coverage.impossible(run.world.pairs))
     verdicts = evs.check(run.history, run.submitted, setup.options.parameters)
     statuses = {one.property_id: one.status for one in verdicts.by_property.values()}
     for verdict in verdicts.by_property.values():
         run.violations.extend(verdict.samples)
-    return run.outcome(statuses, time.perf_counter() - started)
+    return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
 def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:
@@ -83,6 +90,9 @@ class _Run:
             self.violations.append(Violation(broken.invariant, text))
         except AssertionError:
             self.violations.append(Violation(ASSERT, traceback.format_exc(limit=-4)))
+        except Exception:
+            # A core that raises is a failing run like any other: the campaign must name its seed.
+            self.violations.append(Violation(RAISE, traceback.format_exc(limit=-4)))
         for node, why in self.world.halts:
             self.violations.append(Violation(HALT, f"{node} halted: {why}", (node,)))
         self.calm_us: Final = self.world.now - calm_at
