@@ -44,7 +44,7 @@ NODES_MIN: Final = 2
 NODES_MAX: Final = 9
 CHANGING: Final = ("gather", "commit", "commit", "recovery", "recovery")
 FRAMES: Final = ("token", "regular", "join", "commit", "beacon", "hold_cancel", "leave")
-ECHOES: Final = ("token", "regular", "regular", "beacon", "hold_cancel", "hold_cancel", "join")
+ECHOES: Final = ("token", "regular", "beacon", "beacon", "beacon", "hold_cancel", "join")
 
 
 def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
@@ -98,7 +98,9 @@ def _weather(rng: Random) -> Weather:
 
 def _parameters(rng: Random, count: int) -> Parameters:
     window_size = rng.choice((50, 50, 20, 8))
-    parameters = Parameters.for_ring(count)._replace(
+    usual = Parameters.for_ring(count)
+    parameters = usual._replace(
+        beacon=usual.beacon // rng.choice((1, 1, 5)),
         window_size=window_size,
         messages_max=min(window_size, max(5, -(-13 * window_size // (10 * count)))),
         receive_horizon=rng.choice((1_000, 1_000, 64)),
