@@ -9,10 +9,9 @@ from typing import Final, NamedTuple, final
 from evensong.sim import coverage, evs
 from evensong.sim.campaign import Done, Task
 from evensong.sim.coverage import Pair
-from evensong.sim.run import HALT, I15, Outcome
+from evensong.sim.run import I15, Outcome
 
 INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
-JUDGED_AT_THE_END: Final = frozenset([I15, HALT, coverage.TABLE])
 STATUSES: Final = tuple(status.value for status in evs.Status)
 WORKER: Final = "worker"  # the process of the run died
 
@@ -65,13 +64,13 @@ class Tally:
 
     def _judge(self, outcome: Outcome) -> None:
         broken = outcome.broken()
-        # A run that ended early was not watched any longer: what did not break is left open.
-        is_cut_short = broken - evs.PROPERTIES.keys() - JUDGED_AT_THE_END
-        unbroken = evs.Status.INCONCLUSIVE if is_cut_short else evs.Status.PASS
+        # A run that was cut short was not watched to its end: what did not break is left open.
+        unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
         for name in INVARIANTS:
             status = evs.Status.FAIL if name in broken else unbroken
             self.properties[name][status.value] += 1
-        for name, status in outcome.statuses.items():
+        for name in evs.PROPERTIES:
+            status = outcome.statuses.get(name, evs.Status.INCONCLUSIVE)
             self.properties[name][status.value] += 1
 
     def failures(self) -> list[Failure]:
