@@ -11,9 +11,9 @@ from evensong.sim.setup import Options, Setup
 from evensong.sim.workload import Burst
 
 MS = 1_000
-FORMED_MS = 200
-CRASH_MS = 400
-AFTER_MS = 800
+FORMED_MS = 120
+CRASH_MS = 200
+AFTER_MS = 350
 
 
 @pytest.mark.parametrize("count", [64, PROCESSORS_MAX])
