@@ -251,6 +251,11 @@ class Network:
         for link in self.links(EVERYBODY, EVERYBODY):
             link.smooth = False
 
+    def forget_rules(self) -> None:
+        """End all directed acts but those that hold something."""
+        self.rules[:] = [rule for rule in self.rules if rule.action == HOLD]
+        self._weigh()
+
     def release(self, now: int) -> None:
         """Let go what rules have parked, in order, and forget the rules that park."""
         self.rules[:] = [rule for rule in self.rules if rule.action != HOLD]

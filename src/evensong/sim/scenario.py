@@ -57,7 +57,16 @@ STEP_US: Final = 100
 MOMENT_US: Final = 10  # shorter than any way through the network
 ALWAYS: Final = 2**31
 STATES: Final = ("operational", "gather", "commit", "recovery")
-TOPICS: Final = ("lives", "installs", "deliveries", "states", "resends", "exchanges", "writes")
+TOPICS: Final = (
+    "lives",
+    "installs",
+    "deliveries",
+    "states",
+    "resends",  # of tokens
+    "repairs",  # of messages
+    "exchanges",
+    "writes",
+)
 QUIET_TOPICS: Final = ("writes",)  # told only when asked for
 UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -198,9 +207,16 @@ class Play:
             self._strike(Restart(0, node))
 
     def on_ring(self, words: list[str]) -> None:
-        """`ring p q r`: they form a ring; the story begins when it is installed and idle."""
-        self._build(words, is_muted=True)
+        """`ring p q r`: they form a ring; the story begins when it is installed and idle.
+
+        `ring p q r | s t`: they form two, apart from each other.
+        """
+        self._build([word for word in words if word != "|"], is_muted=True, is_asleep=True)
         world, story = self._running()
+        if "|" in words:
+            self.on_partition(words)
+        for processor in world.processors:
+            world.boot(processor)
         if not world.run_until(world.is_quiet, LIMIT_US, STEP_US):
             raise self._bad("these processors form no ring")
         story.is_muted = False
@@ -347,9 +363,10 @@ class Play:
         self._strike(Cut(0, *self._link(self._exactly(words, 1, "a link")[0])))
 
     def on_heal(self, words: list[str]) -> None:
-        """`heal`: cuts, partitions and clogs end."""
+        """`heal`: cuts, partitions, clogs and what else befalls links end; `hold` does not."""
         self._exactly(words, 0, "nothing more")
         self._strike(Heal(0))
+        self._running()[0].network.forget_rules()
 
     def on_clog(self, words: list[str]) -> None:
         """`clog p->q 20ms`, or without end."""

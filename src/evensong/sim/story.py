@@ -160,7 +160,7 @@ class Story:
         if not self.is_muted and topic not in self.silent_topics:
             self.lines.append(Line(self.now(), processor.node, text, note))
 
-    def _tell_again(self, processor: Processor, text: str, note: str) -> None:
+    def _tell_again(self, topic: str, processor: Processor, text: str, note: str) -> None:
         """Tell a retransmission; the second and later ones in a row are counted, not told."""
         node = processor.node
         for at, line in enumerate(self.lines):
@@ -168,7 +168,7 @@ class Story:
                 count = int(line.note.removeprefix(note).removeprefix(" x") or 1) + 1
                 self.lines[at] = line._replace(note=f"{note} x{count}")
                 return
-        self._tell("resends", processor, text, note)
+        self._tell(topic, processor, text, note)
 
     def _tell_broadcast(self, processor: Processor, datagram: bytes) -> None:
         if datagram[0] != wire.REGULAR:
@@ -176,7 +176,7 @@ class Story:
         message = wire.decode_regular(datagram)
         if message.flags & RETX:
             text = f"resends {message.seq} of {self._ring(message.ring_id)}"
-            self._tell_again(processor, text, "(requested)")
+            self._tell_again("repairs", processor, text, "(requested)")
         elif message.flags & ENCAP:
             inner = wire.decapsulate(message.payload)
             text = f"exchanges {inner.seq} of {self._ring(inner.ring_id)}"
@@ -192,7 +192,7 @@ class Story:
                     return
                 kind += f" {token.token_seq}"
             text = f"resends {kind} to {self._name(effect.to)}"
-            self._tell_again(processor, text, "(token_retransmit)")
+            self._tell_again("resends", processor, text, "(token_retransmit)")
         self._last_unicast[processor.node] = datagram
 
     def _rests_with(self, node: ProcessorId, token: RegularToken) -> bool:
