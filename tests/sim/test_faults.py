@@ -33,7 +33,7 @@ from evensong.sim.workload import Burst
 ONE_OF_EACH: Plan = (
     Crash(1, 2, 3, True),
     CrashIn(2, 1, "recovery", 4),
-    Restart(3, 1),
+    Restart(3, 1, True),
     Leave(4, 1),
     Pause(5, 1, 100),
     Resume(6, 1),

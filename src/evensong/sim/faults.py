@@ -42,11 +42,15 @@ class CrashIn:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A processor that crashed or left starts again with what its stable store holds."""
+    """A processor that crashed or left starts again with what its stable store holds.
+
+    `torn` crashes it again in the middle of its first write, before it has done anything else.
+    """
 
     kind: ClassVar[str] = "restart"
     at_us: int
     node: ProcessorId
+    torn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """How faults strike a world, and how those that last a while end."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from evensong.sim.faults import (
@@ -77,7 +78,7 @@ def _strike_processor(
         else:
             processor.doom = (fault.state, fault.effects)
     elif isinstance(fault, Restart):
-        _restart(world, processor)
+        _restart(world, fault)
     elif isinstance(fault, Leave):
         if processor.paused:
             world.resume(processor)
@@ -165,15 +166,16 @@ def _set_cost(world: "World", processor: Processor, cost_us: int) -> None:
         world.rearm(processor, processor.core)
 
 
-def _restart(world: "World", processor: Processor) -> None:
+def _restart(world: "World", restart: Restart) -> None:
+    processor = world.by_node[restart.node]
     if processor.is_up():
         return
     back_at = processor.down_since + RESTART_US
     if world.now < back_at:
-        world.schedule(back_at, Restart(back_at, processor.node))
+        world.schedule(back_at, replace(restart, at_us=back_at))
         return
     world.count_fault(Restart.kind)
-    world.boot(processor)
+    world.boot(processor, torn=restart.torn)
 
 
 def _calm(world: "World", calm: Calm) -> None:
@@ -187,4 +189,4 @@ def _calm(world: "World", calm: Calm) -> None:
             world.resume(processor)
             _set_cost(world, processor, 0)
         elif processor.node not in calm.stay_down and not processor.left:
-            _restart(world, processor)
+            _restart(world, Restart(world.now, processor.node))

@@ -291,9 +291,11 @@ class Play:
             self._strike(Crash(0, node, count))
 
     def on_restart(self, words: list[str]) -> None:
-        """`restart p`."""
-        node = self._node(self._exactly(words, 1, "a name")[0])
-        self._strike(Restart(0, node))
+        """`restart p`, or `restart p torn` to crash it in its first write."""
+        node = self._node(words[0] if words else "")
+        if words[1:] not in ([], ["torn"]):
+            raise self._bad("expected: restart NAME [torn]")
+        self._strike(Restart(0, node, torn=words[1:] == ["torn"]))
 
     def on_leave(self, words: list[str]) -> None:
         """`leave p`: depart in good order."""

@@ -120,7 +120,7 @@ class _Faults:
         rng = self.rng
         makers = [maker for maker in self._makers() if rng.random() < 0.45] or [self._crash]
         faults: list[Fault] = []
-        for _ in range(rng.randint(4, 12)):
+        for _ in range(rng.randint(5, 15)):
             at = rng.randrange(self.calm_at)
             faults += rng.choice(makers)(at)
         stay_down = tuple(rng.sample(self.ids, 1)) if rng.random() < 0.25 else ()
@@ -131,7 +131,6 @@ class _Faults:
     def _makers(self) -> list[Callable[[int], list[Fault]]]:
         return [
             self._crash,
-            self._crash_torn,
             self._crash_torn,
             self._crash_in,
             self._crash_in,
@@ -183,9 +182,12 @@ class _Faults:
 
     def _crash_torn(self, at: int) -> list[Fault]:
         node = self._node()
-        # A write comes with every start at the latest: the second restart finds it torn.
-        restarts: list[Fault] = [Restart(self._later(at), node) for _ in range(2)]
-        return [Crash(at, node, torn=True), *restarts]
+        again_at = self._later(at)
+        if self.rng.random() < 0.5:
+            torn: list[Fault] = [Crash(at, node), Restart(again_at, node, torn=True)]
+        else:
+            torn = [Crash(at, node, torn=True)]
+        return [*torn, *self._perhaps_restart(again_at, node)]
 
     def _crash_in(self, at: int) -> list[Fault]:
         node = self._node()
