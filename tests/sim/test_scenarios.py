@@ -1,3 +1,5 @@
+import re
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ def test_a_scenario_gives_its_story(path: Path, request: pytest.FixtureRequest) 
         path.write_text(f"{script}{SEPARATOR}\n{story}", encoding="utf-8")
     else:
         assert story == golden
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_a_scenario_says_what_it_shows_and_after_whom(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = " ".join(takewhile(lambda line: line.startswith("# "), lines))
+    assert re.search(r"\[(SRP|EVS|Aga94|Amir95)\b[^]]*\]\.$", comment), comment
 
 
 @pytest.mark.parametrize(
