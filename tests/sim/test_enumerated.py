@@ -1,7 +1,7 @@
 """Schedules that are enumerated rather than drawn: every node, every step, every hop.
 
-Chance seldom hits the short while in which a ring forms, and it did not catch the mutants that matter
-most there. Every run is judged at every step and, over its whole history, at the end.
+Chance seldom hits the short while in which a ring forms, and it did not catch the mutants that
+matter most there. Every run is judged at every step and, over its whole history, at the end.
 """
 
 import pytest
