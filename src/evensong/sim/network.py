@@ -282,8 +282,8 @@ class Network:
         label_by_node = {node: node for node in nodes}
         for source in nodes:
             for target in nodes:
-                if source < target and self._is_open(source, target):
-                    old, new = label_by_node[target], label_by_node[source]
+                old, new = label_by_node[target], label_by_node[source]
+                if source < target and old != new and self._is_open(source, target):
                     for node, label in label_by_node.items():
                         if label == old:
                             label_by_node[node] = new

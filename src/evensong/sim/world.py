@@ -445,6 +445,8 @@ class World:
     def is_converged(self) -> bool:
         """Whether all that can hear each other are operational in one ring, queues empty."""
         live = {processor.node: processor for processor in self.live()}
+        if any(processor.state != "operational" for processor in live.values()):
+            return False  # who hears whom takes longer to find out
         return all(
             self._is_ring([live[node] for node in component])
             for component in self.network.components(list(live))

@@ -4,7 +4,7 @@ All times are microseconds. A timeout that is too short for the ring's size make
 ever, so the rules are checked at start-up and named when they fail.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.wire import RTR_MAX
@@ -35,6 +35,28 @@ class Parameters(NamedTuple):
     ceiling_stride: int = 1_024
     visit_time_max: int = 100  # what one visit may take, for the rule about token_loss
     packet_time: int = 10
+
+    @classmethod
+    def for_ring(cls, processors: int) -> Self:
+        """Return settings that suit a ring of so many processors.
+
+        The usual ones suit up to 32. Beyond, a rotation takes longer and a herd of Joins takes
+        longer to agree: every timeout is stretched alike, once for each further 32. A visit sends
+        less, so that a full window is still shared by several.
+        """
+        usual = cls()
+        stretch = max(1, -(-processors // 32))
+        share = -(-13 * usual.window_size // (10 * processors))  # of a window, and a bit more
+        return usual._replace(
+            token_retransmit=usual.token_retransmit * stretch,
+            token_loss=usual.token_loss * stretch,
+            join=usual.join * stretch,
+            consensus=usual.consensus * stretch,
+            beacon=usual.beacon * stretch,
+            hold=usual.hold * stretch,
+            fail_to_rcv_time=usual.fail_to_rcv_time * stretch,
+            messages_max=min(usual.window_size, max(5, share)),
+        )
 
     def check(self, processors: int) -> None:
         """Refuse what cannot work on a ring of so many processors."""
