@@ -7,6 +7,7 @@ ever, so the rules are checked at start-up and named when they fail.
 from typing import NamedTuple, Self
 
 from evensong.core.ids import PROCESSORS_MAX
+from evensong.core.totem.wire import RTR_MAX
 from evensong.errors import BadParameters
 
 MS = 1_000
@@ -76,6 +77,7 @@ class Parameters(NamedTuple):
             ),
             (self.messages_max <= self.window_size, "messages_max <= window_size"),
             (self.window_size <= self.receive_horizon, "window_size <= receive_horizon"),
+            (self.rtr_max <= RTR_MAX, f"rtr_max <= {RTR_MAX}, or a token is no token to others"),
         ]
         for holds, rule in rules:
             if not holds:
