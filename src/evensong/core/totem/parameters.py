@@ -4,7 +4,7 @@ All times are microseconds. A timeout that is too short for the ring's size make
 ever, so the rules are checked at start-up and named when they fail.
 """
 
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.wire import RTR_MAX
@@ -45,17 +45,20 @@ class Parameters(NamedTuple):
         less, so that a full window is still shared by several.
         """
         usual = cls()
-        stretch = max(1, -(-processors // 32))
         share = -(-13 * usual.window_size // (10 * processors))  # of a window, and a bit more
-        return usual._replace(
-            token_retransmit=usual.token_retransmit * stretch,
-            token_loss=usual.token_loss * stretch,
-            join=usual.join * stretch,
-            consensus=usual.consensus * stretch,
-            beacon=usual.beacon * stretch,
-            hold=usual.hold * stretch,
-            fail_to_rcv_time=usual.fail_to_rcv_time * stretch,
-            messages_max=min(usual.window_size, max(5, share)),
+        messages_max = min(usual.window_size, max(5, share))
+        return usual.stretched(max(1, -(-processors // 32)))._replace(messages_max=messages_max)
+
+    def stretched(self, factor: int) -> Self:
+        """Return the same settings with every timeout so many times as long."""
+        return self._replace(
+            token_retransmit=self.token_retransmit * factor,
+            token_loss=self.token_loss * factor,
+            join=self.join * factor,
+            consensus=self.consensus * factor,
+            beacon=self.beacon * factor,
+            hold=self.hold * factor,
+            fail_to_rcv_time=self.fail_to_rcv_time * factor,
         )
 
     def check(self, processors: int) -> None:
@@ -82,3 +85,26 @@ class Parameters(NamedTuple):
         for holds, rule in rules:
             if not holds:
                 raise BadParameters(f"for {processors} processors the rule is: {rule}; got {self}")
+
+
+FAST = Parameters(  # a quiet LAN, machines that keep their time: a crash is noticed within 50 ms
+    token_retransmit=10 * MS,
+    token_loss=45 * MS,
+    join=4 * MS,
+    consensus=15 * MS,
+    beacon=100 * MS,
+    hold=12 * MS,
+    fail_to_rcv_time=300 * MS,
+)
+LAN = Parameters(
+    token_retransmit=60 * MS,
+    token_loss=300 * MS,
+    join=40 * MS,
+    consensus=200 * MS,
+    beacon=200 * MS,
+    hold=100 * MS,
+    fail_to_rcv_time=2_000 * MS,
+    miss_count=2,  # the token overtakes messages that are merely in flight
+)
+WAN = LAN.stretched(5)
+PROFILES: Final = {"fast": FAST, "lan": LAN, "wan": WAN}
