@@ -8,6 +8,7 @@ from evensong.sim.faults import (
     Crash,
     CrashIn,
     Cut,
+    DelayNext,
     Drift,
     DropNext,
     Duplicate,
@@ -48,8 +49,9 @@ ONE_OF_EACH: Plan = (
     Duplicate(15, 1, 0, 0.5),
     Reorder(16, 1, 2, 0.1, 700, 8),
     DropNext(17, "token", 1, 2, 3),
-    Calm(18, (3,)),
-    When(19, 0, "recovery", Partition(0, ((1,), (2,))), 50),
+    DelayNext(18, "beacon", 1, 0, 700, 2),
+    Calm(19, (3,)),
+    When(20, 0, "recovery", Partition(0, ((1,), (2,))), 50),
 )
 
 

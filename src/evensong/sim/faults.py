@@ -199,6 +199,19 @@ class DropNext:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayNext:
+    """The next so many datagrams of a kind on a link come late: echoes of what was."""
+
+    kind: ClassVar[str] = "delay_next"
+    at_us: int
+    frame: str
+    source: ProcessorId
+    target: ProcessorId
+    delay_us: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Calm:
     """The faults are over: links are perfect, and all processors run but those that stay down."""
 
@@ -240,6 +253,7 @@ Fault: TypeAlias = (
     | Duplicate
     | Reorder
     | DropNext
+    | DelayNext
     | Calm
     | When
 )

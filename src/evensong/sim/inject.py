@@ -10,6 +10,7 @@ from evensong.sim.faults import (
     Crash,
     CrashIn,
     Cut,
+    DelayNext,
     Drift,
     DropNext,
     Duplicate,
@@ -29,7 +30,7 @@ from evensong.sim.faults import (
     describe,
 )
 from evensong.sim.machine import NO_FUSE, Processor
-from evensong.sim.network import DROP, Rule
+from evensong.sim.network import DELAY, DROP, Rule
 
 if TYPE_CHECKING:
     from evensong.sim.world import World
@@ -112,6 +113,7 @@ def _strike_network(
         | Duplicate
         | Reorder
         | DropNext
+        | DelayNext
         | Calm
         | When
     ),
@@ -128,6 +130,12 @@ def _strike_network(
     elif isinstance(fault, DropNext):
         kind = world.engine.kinds.names[fault.frame]
         network.add_rule(Rule(DROP, kind, fault.source, fault.target, times=fault.times))
+    elif isinstance(fault, DelayNext):
+        kind = world.engine.kinds.names[fault.frame]
+        late = Rule(
+            DELAY, kind, fault.source, fault.target, times=fault.times, delay_us=fault.delay_us
+        )
+        network.add_rule(late)
     elif isinstance(fault, Calm):
         _calm(world, fault)
     elif isinstance(fault, When):

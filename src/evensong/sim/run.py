@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from evensong.errors import InvariantBroken
-from evensong.sim import evs
+from evensong.errors import EvensongError, InvariantBroken
+from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.evs import Violation
@@ -26,7 +26,8 @@ STRIDE_US: Final = 1_000
 I15: Final = "I15"  # bounded liveness
 HALT: Final = "halt"
 BUG: Final = "bug"  # a core raised
-# What a mistake in a core raises; anything else (memory, an interrupt) is not about the run.
+# What a mistake in a core raises; anything else (memory, an interrupt) is not about the run. A
+# core hands no error of ours to its driver either.
 MISTAKES: Final = (
     AssertionError,
     LookupError,
@@ -34,6 +35,8 @@ MISTAKES: Final = (
     TypeError,
     AttributeError,
     ArithmeticError,
+    RuntimeError,
+    EvensongError,
 )
 
 
@@ -61,15 +64,21 @@ class Outcome:
 
 def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
     """Run a setup with every check."""
+    return run_recorded(setup, engine)[0]
+
+
+def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History]:
+    """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
     run = _Run(setup, engine, Invariants())
+    run.violations.extend(coverage.impossible(run.world.pairs))
     if run.is_cut_short:
-        return run.outcome({}, time.perf_counter() - started)
+        return run.outcome({}, time.perf_counter() - started), run.history
     verdicts = evs.check(run.history, run.submitted, setup.options.parameters)
     statuses = {one.property_id: one.status for one in verdicts.by_property.values()}
     for verdict in verdicts.by_property.values():
         run.violations.extend(verdict.samples)
-    return run.outcome(statuses, time.perf_counter() - started)
+    return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
 def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:

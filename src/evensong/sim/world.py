@@ -80,6 +80,8 @@ class World:
         engine: Engine,
         history: History | None = None,
         observer: Observer | None = None,
+        *,
+        is_asleep: bool = False,
     ) -> None:
         options = setup.options
         self.options: Final = options
@@ -115,7 +117,8 @@ class World:
         for item in (*setup.plan, *setup.workload):
             self.schedule(item.at_us, item)
         for processor in self.processors:
-            self.boot(processor)
+            if not is_asleep:  # else a `Restart` starts each
+                self.boot(processor)
 
     def _build(self, node: ProcessorId) -> Processor:
         options = self.options
@@ -442,6 +445,8 @@ class World:
     def is_converged(self) -> bool:
         """Whether all that can hear each other are operational in one ring, queues empty."""
         live = {processor.node: processor for processor in self.live()}
+        if any(processor.state != "operational" for processor in live.values()):
+            return False  # who hears whom takes longer to find out
         return all(
             self._is_ring([live[node] for node in component])
             for component in self.network.components(list(live))
