@@ -4,6 +4,10 @@ EvensongError
 ├── MalformedFrame      bytes off the wire do not form a frame; the datagram is dropped
 ├── CorruptRecord       the stable record cannot be read; the processor must not start
 ├── BadParameters       timeouts or limits that cannot work together
+├── BadSettings         a daemon's settings that cannot be read or used
+├── CannotStart         a daemon lacks something it needs: key, state directory, address
+├── Unreachable         nobody answers where a daemon should
+├── BadRequest          a daemon was asked for something it does not do
 ├── BadScenario         a text scenario or fault plan that cannot be read
 ├── BadTrace            a trace that cannot be read or written
 └── InvariantBroken     a simulated processor broke an invariant of its protocol
@@ -28,6 +32,22 @@ class CorruptRecord(EvensongError):
 
 class BadParameters(EvensongError):
     """Timeouts or limits that cannot work together; the message names the rule."""
+
+
+class BadSettings(EvensongError):
+    """A daemon's settings that cannot be used; the message names the key and what is allowed."""
+
+
+class CannotStart(EvensongError):
+    """A daemon lacks something it needs. Definite: it has sent nothing."""
+
+
+class Unreachable(EvensongError):
+    """Nobody answers where a daemon should. Indefinite if a request was under way."""
+
+
+class BadRequest(EvensongError):
+    """A daemon was asked for something it does not do. Definite: nothing was done."""
 
 
 class BadScenario(EvensongError):

@@ -1,0 +1,133 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from evensong.core.totem.parameters import PROFILES
+from evensong.daemon.settings import Address, Settings, duration_us, load, parse
+from evensong.errors import BadSettings
+
+GOOD: Mapping[str, object] = {
+    "cluster": "demo",
+    "node": 2,
+    "peers": {"1": "10.0.0.1:5405", "2": "10.0.0.2:5405", "3": "[fe80::3]:5405"},
+    "state": "state",
+    "keys": "cluster.key",
+}
+
+
+def parsed(**changed: object) -> Settings:
+    table = {key: value for key, value in {**GOOD, **changed}.items() if value is not None}
+    return parse(table, Path("base"), {})
+
+
+def complaint(**changed: object) -> str:
+    with pytest.raises(BadSettings) as refused:
+        parsed(**changed)
+    return str(refused.value)
+
+
+def test_a_small_file_is_enough() -> None:
+    settings = parsed()
+    assert settings.node == 2
+    assert settings.name == "n2"
+    assert settings.listen == Address("10.0.0.2", 5405)
+    assert settings.peers == {1: Address("10.0.0.1", 5405), 3: Address("fe80::3", 5405)}
+    assert settings.processors() == 3
+    assert settings.state == Path("base/state")
+    assert settings.keys == (Path("base/cluster.key"),)
+    assert settings.parameters.token_loss == PROFILES["lan"].token_loss
+    assert not settings.testing
+
+
+def test_an_address_prints_as_it_is_written() -> None:
+    assert [str(address) for address in parsed().peers.values()] == [
+        "10.0.0.1:5405",
+        "[fe80::3]:5405",
+    ]
+
+
+def test_timeouts_change_a_profile() -> None:
+    parameters = parsed(profile="fast", timeouts={"token_loss": "60ms"}).parameters
+    assert parameters.token_loss == 60_000
+    assert parameters.join == PROFILES["fast"].join
+
+
+def test_the_environment_overrides_the_file() -> None:
+    environment = {
+        "EVENSONG_NODE": "3",
+        "EVENSONG_LISTEN": "0.0.0.0:9000",
+        "EVENSONG_KEYS": '["new.key", "old.key"]',
+        "EVENSONG_TIMEOUTS": '{ token_loss = "1s" }',
+    }
+    settings = parse(GOOD, Path("base"), environment)
+    assert settings.node == 3
+    assert settings.listen == Address("0.0.0.0", 9000)
+    assert settings.keys == (Path("base/new.key"), Path("base/old.key"))
+    assert settings.parameters.token_loss == 1_000_000
+
+
+def test_a_bad_override_names_its_key() -> None:
+    with pytest.raises(BadSettings, match=r"node: takes a number from 1 to 4294967295; got 'two'"):
+        parse(GOOD, Path("base"), {"EVENSONG_NODE": "two"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"cluster": None}, "cluster: is missing"),
+        ({"cluster": "a b"}, "cluster: takes a name of up to 63 letters, digits and . _ -"),
+        ({"node": 0}, "node: takes a number from 1 to 4294967295; got 0"),
+        ({"node": True}, "node: takes a number"),
+        ({"node": "one"}, "node: takes a number"),
+        ({"node": 9}, "listen: is missing"),
+        ({"listen": "here"}, 'listen: takes "host:port"'),
+        ({"listen": "here:0"}, 'listen: takes "host:port"'),
+        ({"listen": 5405}, "listen: takes a text"),
+        ({"peers": {}}, 'peers: takes a table of node = "host:port"'),
+        ({"peers": ["a:1"]}, 'peers: takes a table of node = "host:port"'),
+        ({"peers": {"one": "a:1"}}, "peers: a node is a number from 1"),
+        ({"peers": {"1": "a:1", "2": "a:1"}}, "peers: two nodes share an address"),
+        ({"peers": {"2": "a"}}, 'peers: node 2 takes "host:port"'),
+        ({"peers": {str(n): f"a:{n}" for n in range(1, 130)}}, "peers: at most 128 nodes"),
+        ({"state": None}, "state: is missing"),
+        ({"state": 1}, "state: takes a text"),
+        ({"keys": 7}, "keys: takes a list of texts"),
+        ({"keys": [7]}, "keys: takes a text"),
+        ({"keys": None}, "keys: name a key file"),
+        ({"insecure": True}, "keys: name a key file"),
+        ({"insecure": "yes"}, "insecure: takes true or false"),
+        ({"profile": "slow"}, "profile: takes one of fast, lan, wan; got 'slow'"),
+        ({"timeouts": "1s"}, "timeouts: takes a table"),
+        ({"timeouts": {"token": "1s"}}, "timeouts: token is none of token_retransmit, token_loss"),
+        ({"timeouts": {"join": 4}}, 'timeouts: join: a duration is written "300ms"'),
+        ({"timeouts": {"token_loss": "100ms"}}, "token_loss >= 4 * token_retransmit"),
+        ({"name": ""}, "name: takes a text"),
+        ({"testing": 1}, "testing: takes true or false"),
+        ({"record": "file"}, "record: is for tests"),
+        ({"colour": "blue"}, "colour: no such key; there are cluster, node, peers"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(changed: dict[str, object], told: str) -> None:
+    assert told in complaint(**changed)
+
+
+def test_an_insecure_cluster_must_be_asked_for() -> None:
+    assert parsed(keys=None, insecure=True).keys == ()
+
+
+@pytest.mark.parametrize(("text", "us"), [("500us", 500), ("300ms", 300_000), ("2s", 2_000_000)])
+def test_durations_have_units(text: str, us: int) -> None:
+    assert duration_us(text) == us
+
+
+def test_a_message_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "n1.toml"
+    with pytest.raises(BadSettings, match=r"n1\.toml: No such file"):
+        load(path, {})
+    path.write_text("cluster = ")
+    with pytest.raises(BadSettings, match=r"n1\.toml: not TOML"):
+        load(path, {})
+    path.write_text('cluster = "demo"')
+    with pytest.raises(BadSettings, match=r"n1\.toml: node: is missing"):
+        load(path, {})
