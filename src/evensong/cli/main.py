@@ -7,18 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from evensong import __version__
-from evensong.cli import demo, sim
+from evensong.cli import config, daemon, demo, keys, sim, status, up
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
+    EXIT_UNREACHABLE,
     EXIT_USAGE,
     Command,
 )
-from evensong.errors import EvensongError
+from evensong.errors import CannotStart, EvensongError, Unreachable
 
 COMMANDS: Final[tuple[Command, ...]] = (
     demo,
     sim,
+    up,
+    daemon,
+    status,
+    keys,
+    config,
 )  # the modules, in the order in which help lists them
 
 
@@ -57,6 +63,9 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     except KeyboardInterrupt:
         print("evensong: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except (CannotStart, Unreachable) as error:
+        print(f"evensong: {error}", file=sys.stderr)
+        return EXIT_UNREACHABLE
     except EvensongError as error:
         print(f"evensong: {error}", file=sys.stderr)
         return EXIT_USAGE

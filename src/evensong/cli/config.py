@@ -1,0 +1,81 @@
+"""`evensong config`: look at a daemon's settings before it has to live with them."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
+from evensong.errors import BadSettings, CannotStart
+
+if TYPE_CHECKING:
+    from evensong.daemon.settings import Settings
+
+
+def register(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = add_command(
+        subparsers,
+        "config",
+        run,
+        summary="check a daemon's settings, keys and state directory",
+        example="evensong config check n1.toml",
+    )
+    parser.add_argument("act", choices=["check"], help="check: say what a daemon would make of it")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check a file and what it names; 1 if a daemon could not start with it."""
+    from evensong.daemon import settings
+
+    if not args.config.exists():
+        raise BadSettings(f"{args.config}: No such file or directory")
+    problems: list[str] = []
+    checked: Settings | None = None
+    try:
+        checked = settings.load(args.config)
+    except BadSettings as error:
+        problems.append(str(error))
+    else:
+        problems += _problems(checked)
+    if args.json:
+        print(json.dumps({"file": str(args.config), "ok": not problems, "problems": problems}))
+    elif problems:
+        print("\n".join(problems))
+    elif checked is not None:
+        print(_told(args.config, checked))
+    return EXIT_VIOLATION if problems else EXIT_OK
+
+
+def _problems(checked: "Settings") -> list[str]:
+    """Look at what the settings name: keys, state directory, record."""
+    from evensong.daemon import main
+
+    problems: list[str] = []
+    for look in (main.read_keys, main.read_record):
+        try:
+            look(checked)
+        except CannotStart as error:
+            problems.append(str(error))
+    if not checked.state.is_dir():
+        problems.append(f"state: {checked.state}: there is no such directory; make it first")
+    elif not os.access(checked.state, os.W_OK | os.X_OK):
+        problems.append(f"state: {checked.state}: cannot be written to")
+    return problems
+
+
+def _told(path: Path, checked: "Settings") -> str:
+    parameters = checked.parameters
+    seal = f"{len(checked.keys)} key(s)" if checked.keys else "INSECURE"
+    peers = ", ".join(f"{peer} at {at}" for peer, at in sorted(checked.peers.items())) or "none"
+    return (
+        f"{path}: good\n"
+        f"  node {checked.node} ({checked.name}) of {checked.processors()} "
+        f"in cluster {checked.cluster}, {seal}\n"
+        f"  listens on {checked.listen}; peers: {peers}\n"
+        f"  a crash is noticed after {parameters.token_loss / 1_000:g} ms, "
+        f"the silent are given up after {parameters.consensus / 1_000:g} ms more"
+    )

@@ -1,0 +1,322 @@
+"""Runs one ring on a real socket and a real clock; the other driver is `sim/world.py`.
+
+One thread, one loop: datagrams first, then timers. The core's effects are performed in order, so
+what follows a `Persist` is sent after the disk has it. Data is handed over before the tokens that
+overtook it, Joins and the like after them [SRP §4].
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
+
+from evensong.core.effects import (
+    Broadcast,
+    Deliver,
+    Halt,
+    Install,
+    Packet,
+    Persist,
+    SafeLine,
+    Sent,
+    StateChange,
+    TokenVisit,
+    Unicast,
+)
+from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.stable import StableRecord
+from evensong.core.timer import NEVER
+from evensong.core.totem import wire
+from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.ring import SingleRing
+from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.lag import Lag
+from evensong.daemon.seal import Opener, Refused, Sealer
+from evensong.daemon.settings import DATAGRAM_MAX
+from evensong.daemon.stable import StableStore
+from evensong.daemon.watch import Watch
+
+RECV_DRAIN_MAX: Final = 64  # datagrams read before a token among them is handed over
+TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
+CHORES_US: Final = 1_000_000
+STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
+
+
+Chore: TypeAlias = Callable[[int], None]  # something small, done about once a second
+
+
+def clock() -> int:
+    """Return the time in microseconds; it never jumps."""
+    return time.monotonic_ns() // 1_000
+
+
+class Listener(Protocol):
+    """Who is told what happens, in order. `sim.history.Life` is one, as it stands."""
+
+    def send(self, sent: Sent, now: int) -> None:
+        """One of our packets got its place in the order."""
+        ...
+
+    def deliver(self, delivered: Deliver, now: int) -> None:
+        """A message is delivered."""
+        ...
+
+    def install(self, configuration: Configuration, now: int) -> None:
+        """A configuration is delivered."""
+        ...
+
+    def change_state(self, change: StateChange, now: int) -> None:
+        """The membership moved."""
+        ...
+
+    def visit(self, visit: TokenVisit, now: int) -> None:
+        """The token was here."""
+        ...
+
+    def end(self, how: str, now: int, cause: str = "") -> None:
+        """This life is over: `stop` in good order, or `fail`."""
+        ...
+
+
+class Life(NamedTuple):
+    """What names one run of a daemon."""
+
+    node: ProcessorId
+    incarnation: int
+    boot: int
+
+
+@final
+class Outbox:
+    """Packets that wait for the token: the core's `Source`."""
+
+    __slots__ = ("packets",)
+
+    def __init__(self) -> None:
+        self.packets: Final[deque[Packet]] = deque()
+
+    def backlog(self) -> int:
+        """How many packets wait."""
+        return len(self.packets)
+
+    def pull(self, packets_max: int) -> list[Packet]:
+        """Hand over the next packets, in order, at most `packets_max`."""
+        packets = self.packets
+        return [packets.popleft() for _ in range(min(packets_max, len(packets)))]
+
+
+@final
+class Driver:
+    """One life of a daemon's ring."""
+
+    def __init__(
+        self,
+        life: Life,
+        record: StableRecord,
+        parameters: Parameters,
+        sealer: Sealer,
+        opener: Opener,
+        datagrams: Datagrams,
+        store: StableStore,
+        peers: Iterable[ProcessorId],
+        listeners: Iterable[Listener],
+    ) -> None:
+        self.life: Final = life
+        self.outbox: Final = Outbox()
+        self.core: Final = SingleRing(
+            life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
+        )
+        self.watch: Final = Watch()
+        self.lag: Final = Lag()
+        self.configuration: Configuration | None = None
+        self.change: StateChange | None = None
+        self.sent = 0
+        self.delivered = 0
+        self.own_delivered = 0
+        self.heard_at: Final[dict[ProcessorId, int]] = {}
+        self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
+        self.ignored: frozenset[ProcessorId] = frozenset()
+        self.chores: Final[list[Chore]] = []
+        self.how = ""  # "stop" or "fail" once it is over
+        self.why = ""
+        self._sealer: Final = sealer
+        self._opener: Final = opener
+        self._datagrams: Final = datagrams
+        self._store: Final = store
+        self._peers: Final = frozenset(peers)
+        self._listeners: Final = tuple(listeners)
+        self._leave_grace_us: Final = 2 * parameters.token_loss
+        self._leave_by = NEVER
+        self._chores_at = 0
+        self.watch.add(datagrams.fileno(), self._on_datagrams)
+
+    # The loop
+
+    def run(self) -> None:
+        """Drive the ring until it has left, halted or been stopped."""
+        core, watch, lag = self.core, self.watch, self.lag
+        core.start(clock())
+        self._perform()
+        while not self.how:
+            due = min(core.deadline(), self._leave_by, self._chores_at)
+            ready = watch.wait(due - clock())
+            woke_at = clock()
+            if woke_at > due:  # measured here: datagrams may make the core forgive and forget
+                lag.note(woke_at - due, woke_at)
+            watch.dispatch(ready)
+            now = clock()
+            if now >= core.deadline() and not self.how:
+                core.expire(now)
+                self._perform()
+            if now >= self._chores_at:
+                self._do_chores(now)
+            if self._leave_by != NEVER:
+                self._leave_if_done(now)
+            lag.note_turn(clock() - woke_at)
+
+    def _on_datagrams(self, _events: int) -> None:
+        tokens: list[bytes] = []
+        others: list[bytes] = []
+        for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
+            frame = self._open(datagram)
+            if frame is None:
+                continue
+            kind = frame[0]
+            if kind == wire.REGULAR:
+                self._receive(frame)
+            elif kind in TOKENS:
+                tokens.append(frame)
+            else:
+                others.append(frame)
+        for frame in tokens:
+            self._receive(frame)
+        for frame in others:
+            self._receive(frame)
+
+    def _receive(self, frame: bytes) -> None:
+        if not self.how:
+            self.core.receive(frame, clock())
+            self._perform()
+
+    def _open(self, datagram: bytes) -> bytes | None:
+        """Return the frame inside, or count why there is none."""
+        try:
+            if len(datagram) > DATAGRAM_MAX:
+                raise Refused("oversized")
+            frame = self._opener.open(datagram)
+            transmitter: ProcessorId = wire.HEADER.unpack_from(frame)[1]
+            if transmitter in self.ignored:
+                raise Refused("ignored", transmitter)
+            if transmitter in self._peers:
+                self.heard_at[transmitter] = clock()
+            elif transmitter != self.life.node:  # a twin of mine is the core's business
+                raise Refused("not a peer", transmitter)
+        except Refused as refused:
+            booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
+            key = (refused.reason, booked_on)
+            self.refusals[key] = self.refusals.get(key, 0) + 1
+            return None
+        return frame
+
+    # What the core asks for
+
+    def _perform(self) -> None:
+        """Perform the core's effects in order."""
+        now = clock()
+        listeners = self._listeners
+        for effect in self.core.drain():
+            if isinstance(effect, Broadcast):
+                self._datagrams.broadcast(self._sealer.seal(effect.datagram))
+            elif isinstance(effect, Deliver):
+                self.delivered += 1
+                self.own_delivered += effect.sender_id == self.life.node
+                for listener in listeners:
+                    listener.deliver(effect, now)
+            elif isinstance(effect, Unicast):
+                self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
+            elif isinstance(effect, Sent):
+                self.sent += 1
+                for listener in listeners:
+                    listener.send(effect, now)
+            elif isinstance(effect, TokenVisit):
+                for listener in listeners:
+                    listener.visit(effect, now)
+            elif isinstance(effect, SafeLine):
+                pass  # for receipts, which come with sessions
+            elif isinstance(effect, StateChange):
+                self._change_state(effect, now)
+            elif isinstance(effect, Install):
+                self.configuration = effect.configuration
+                for listener in listeners:
+                    listener.install(effect.configuration, now)
+            elif isinstance(effect, Persist):
+                if not self._persist(effect.record):
+                    return
+            elif isinstance(effect, Halt):
+                self._end("fail", effect.reason)
+                return
+            else:
+                assert_never(effect)
+
+    def _change_state(self, change: StateChange, now: int) -> None:
+        self.change = change
+        if change.state.lower() == "gather":
+            self._datagrams.resolve_again()  # a peer may have moved
+        for listener in self._listeners:
+            listener.change_state(change, now)
+
+    def _persist(self, record: bytes) -> bool:
+        """Make the record durable; False if that failed, and then nothing after it may happen."""
+        try:
+            self._store.write(record)
+        except OSError as error:
+            self._end("fail", f"the ring's record cannot be stored: {error.strerror}")
+            return False
+        return True
+
+    # What others of this process ask for
+
+    def submit(self, packets: Iterable[Packet]) -> None:
+        """Queue packets and wake the ring."""
+        self.outbox.packets.extend(packets)
+        if not self.how:
+            self.core.submit(clock())
+            self._perform()
+
+    def ignore(self, peers: Iterable[ProcessorId]) -> None:
+        """Neither hear these peers nor speak to them: a partition, for tests."""
+        self.ignored = frozenset(peers)
+        self._datagrams.ignore(self.ignored)
+
+    def is_leaving(self) -> bool:
+        """Whether it has been told to leave."""
+        return self._leave_by != NEVER
+
+    def leave(self) -> None:
+        """Depart in good order: once what was submitted is delivered here, or a grace is over."""
+        if self._leave_by == NEVER:
+            self._leave_by = clock() + self._leave_grace_us
+
+    def stop(self, why: str) -> None:
+        """Stop at once, without a word to the others."""
+        self._end("fail", why)
+
+    def _leave_if_done(self, now: int) -> None:
+        is_idle = not self.outbox.backlog() and self.sent == self.own_delivered
+        if not self.how and (is_idle or now >= self._leave_by):
+            self.core.leave(now)
+            self._perform()
+            self._end("stop", "leave")
+
+    def _end(self, how: str, why: str) -> None:
+        if not self.how:
+            self.how = how
+            self.why = why
+            for listener in self._listeners:
+                listener.end(how, clock(), why)
+
+    def _do_chores(self, now: int) -> None:
+        self._chores_at = now + CHORES_US
+        for chore in self.chores:
+            chore(now)

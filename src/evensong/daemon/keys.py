@@ -1,0 +1,39 @@
+"""Key files: 32 random bytes as hexadecimal digits, readable by their owner alone."""
+
+import os
+import secrets
+from pathlib import Path
+
+from evensong.daemon.seal import KEY_SIZE, Key, make_key
+from evensong.errors import CannotStart
+
+
+def write_new_key(path: Path) -> Key:
+    """Draw a key and write it to a file that is not there yet."""
+    secret = secrets.token_bytes(KEY_SIZE)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise CannotStart(f"{path}: is there already; a key is never overwritten") from None
+    except OSError as error:
+        raise CannotStart(f"{path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret.hex() + "\n")
+    return make_key(secret)
+
+
+def read_key(path: Path) -> Key:
+    """Read a key file; what is wrong with it is said without showing any of it."""
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text("ascii").strip()
+        secret = bytes.fromhex(text)
+    except OSError as error:
+        raise CannotStart(f"keys: {path}: {error.strerror}") from None
+    except ValueError:
+        raise CannotStart(f"keys: {path}: is no key file (`evensong keys new` makes one)") from None
+    if len(secret) != KEY_SIZE:
+        raise CannotStart(f"keys: {path}: holds {len(secret)} bytes, a key has {KEY_SIZE}")
+    if mode & 0o077:
+        raise CannotStart(f"keys: {path}: others can read it; `chmod 600` it")
+    return make_key(secret)

@@ -1,0 +1,173 @@
+"""A daemon from its settings to its end: start, signals, orderly leave.
+
+What it needs is looked at before anything is sent; what is missing is said in one sentence.
+"""
+
+import fcntl
+import gc
+import os
+import secrets
+import signal
+import sys
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import FrameType
+from typing import Final, TextIO, final
+
+from evensong import __version__
+from evensong.core.stable import StableRecord
+from evensong.daemon.control import ControlServer
+from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.driver import Driver, Life, Listener, clock
+from evensong.daemon.keys import read_key
+from evensong.daemon.log import Log, summary
+from evensong.daemon.orders import Orders
+from evensong.daemon.seal import Key, Opener, Sealer
+from evensong.daemon.settings import Settings
+from evensong.daemon.stable import StableStore
+from evensong.daemon.tail import Tail
+from evensong.errors import CannotStart, CorruptRecord
+from evensong.trace.recording import Recorder
+
+LOCK_NAME: Final = "lock"
+REPLAY_WINDOW_MIN: Final = 1_024  # counters; at least four windows of messages
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def read_keys(settings: Settings) -> tuple[Key, ...]:
+    """Read every key file."""
+    return tuple(read_key(path) for path in settings.keys)
+
+
+def read_record(settings: Settings) -> StableRecord:
+    """Read the ring's record, or say why this daemon must not start."""
+    try:
+        return StableStore(settings.state).read()
+    except CorruptRecord as error:
+        raise CannotStart(
+            f"state: {settings.state}: {error}; starting anyway could use a ring id twice. "
+            "Restore the directory, or give this machine a new node id and an empty one"
+        ) from None
+    except OSError as error:
+        raise CannotStart(f"state: {settings.state}: {error.strerror}") from None
+
+
+def lock_state(state: Path) -> int:
+    """Keep other daemons out of a state directory for as long as the descriptor is open."""
+    try:
+        lock = os.open(state / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise CannotStart(f"state: {state}: there is no such directory; make it first") from None
+    except OSError as error:
+        raise CannotStart(f"state: {state}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise CannotStart(f"state: {state}: another daemon uses it") from None
+    return lock
+
+
+def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False) -> int:
+    """Run a daemon until it is told to stop; 0 if it left in good order, else 1."""
+    log = Log(out, settings.name)
+    with ExitStack() as stack:
+        keys = read_keys(settings)
+        stack.callback(os.close, lock_state(settings.state))
+        record = read_record(settings)
+        datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))
+        incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
+        life = Life(settings.node, incarnation, secrets.randbits(64))
+        tail = Tail()
+        driver = _driver(settings, life, record, keys, datagrams, [tail, log])
+        stack.callback(driver.watch.close)
+        orders = Orders(settings, driver, datagrams, tail)
+        stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
+        driver.chores.append(summary(log, orders.refused))
+        stack.enter_context(closing(_Bells(driver, log)))
+        if until_eof:
+            driver.watch.add(sys.stdin.fileno(), lambda _: _read_on(driver))
+        _introduce(log, settings, life)
+        # Whatever lives now lives for good; what comes makes no cycles, and a collection in the
+        # middle of a rotation would look like a slow processor to the others.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        driver.run()
+    return 0 if driver.how == "stop" else 1
+
+
+def _driver(
+    settings: Settings,
+    life: Life,
+    record: StableRecord,
+    keys: tuple[Key, ...],
+    datagrams: Datagrams,
+    listeners: list[Listener],
+) -> Driver:
+    parameters = settings.parameters
+    if settings.record is not None:
+        listeners.append(Recorder(settings.record, life.node, life.incarnation, clock()))
+    return Driver(
+        life,
+        record,
+        parameters,
+        Sealer(settings.cluster, keys[0] if keys else None, *life),
+        Opener(settings.cluster, keys, max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)),
+        datagrams,
+        StableStore(settings.state),
+        settings.peers,
+        listeners,
+    )
+
+
+def _introduce(log: Log, settings: Settings, life: Life) -> None:
+    log.say(
+        f"evensong {__version__}: node {life.node} of {settings.processors()} in cluster "
+        f"{settings.cluster}, incarnation {life.incarnation}, listens on {settings.listen}"
+    )
+    if not settings.keys:
+        log.say("INSECURE: datagrams are neither encrypted nor authenticated")
+    if settings.testing:
+        log.say("TESTING: whoever can reach the control socket can cut this daemon off")
+
+
+def _read_on(driver: Driver) -> None:
+    if not os.read(sys.stdin.fileno(), 4_096):
+        driver.watch.remove(sys.stdin.fileno())
+        driver.leave()
+
+
+@final
+class _Bells:
+    """Signals: the first asks to leave in good order, the second stops at once."""
+
+    def __init__(self, driver: Driver, log: Log) -> None:
+        self._driver: Final = driver
+        self._log: Final = log
+        self._rung = 0
+        # A wait that a signal interrupts goes on by itself; what wakes it is a byte in this pipe.
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before: Final = [(number, signal.signal(number, self._ring)) for number in SIGNALS]
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        driver.watch.add(self._reading, self._answer)
+
+    def _ring(self, _number: int, _frame: FrameType | None) -> None:
+        self._rung += 1
+
+    def _answer(self, _events: int) -> None:
+        os.read(self._reading, 64)
+        if self._rung >= 2:
+            self._driver.stop("a second signal")
+        elif self._rung and not self._driver.is_leaving():
+            self._log.say("was told to stop, leaves")
+            self._driver.leave()
+
+    def close(self) -> None:
+        """Leave signals as they were."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before:
+            signal.signal(number, handler)
+        os.close(self._reading)
+        os.close(self._writing)

@@ -1,0 +1,173 @@
+"""What may be asked over the control socket, and the answers."""
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Final, final
+
+from evensong import __version__
+from evensong.core.effects import Packet, Service
+from evensong.core.totem.wire import ENCAP_OVERHEAD, REGULAR_FRAME
+from evensong.daemon.control import Answer, Request
+from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.driver import Driver, clock
+from evensong.daemon.seal import OVERHEAD
+from evensong.daemon.settings import DATAGRAM_MAX, Settings
+from evensong.daemon.tail import Tail
+from evensong.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A message must fit one datagram also when recovery wraps it.
+PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - ENCAP_OVERHEAD
+BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
+SERVICES: Final = {service.name.lower(): service for service in Service}
+
+
+@final
+class Orders:
+    """Answers requests about one driver."""
+
+    def __init__(
+        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail
+    ) -> None:
+        self._settings: Final = settings
+        self._driver: Final = driver
+        self._datagrams: Final = datagrams
+        self._tail: Final = tail
+        self._started_at: Final = clock()
+        self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
+            "status": self.status,
+            "send": self.send,
+            "deliveries": self.deliveries,
+            "ignore": self.ignore,
+        }
+
+    def answer(self, request: Request) -> Answer:
+        """Do what a request asks, or raise `BadRequest`."""
+        asked = request.get("do")
+        order = self._orders.get(asked) if isinstance(asked, str) else None
+        if order is None:
+            raise BadRequest(f"do: takes one of {', '.join(self._orders)}; got {asked!r}")
+        return order(request)
+
+    def status(self, _: Request) -> Answer:
+        """Return who this daemon is, whom it is with, and what went wrong."""
+        driver, settings, datagrams = self._driver, self._settings, self._datagrams
+        now = clock()
+        configuration, change = driver.configuration, driver.change
+        return {
+            "version": __version__,
+            "cluster": settings.cluster,
+            "node": settings.node,
+            "name": settings.name,
+            "incarnation": driver.life.incarnation,
+            "boot": f"{driver.life.boot:016x}",
+            "up_ms": (now - self._started_at) // 1_000,
+            "listen": str(settings.listen),
+            "insecure": not settings.keys,
+            "leaving": driver.is_leaving(),
+            "state": change.state if change else "",
+            "state_cause": change.cause if change else "",
+            "ring": str(configuration.conf_id) if configuration else "",
+            "members": list(configuration.members) if configuration else [],
+            "cause": configuration.cause if configuration else "",
+            "backlog": driver.outbox.backlog(),
+            "sent": driver.sent,
+            "delivered": driver.delivered,
+            "own_delivered": driver.own_delivered,
+            "configurations": self._tail.configurations,
+            "token_visits": self._tail.visits,
+            "refused": self.refused(),
+            "dropped": dict(sorted(driver.core.machine.drops.items())),
+            "datagrams_sent": datagrams.sent,
+            "send_errors": dict(sorted(datagrams.send_errors.items())),
+            "lag": {
+                "recent_us": driver.lag.recent_us(),
+                "worst_us": driver.lag.worst_us,
+                "turn_worst_us": driver.lag.turn_worst_us,
+                "late": driver.lag.late,
+            },
+            "peers": {
+                str(peer): {
+                    "address": datagrams.address_of(peer),
+                    "configured": str(address),
+                    "heard_ms_ago": (now - driver.heard_at[peer]) // 1_000
+                    if peer in driver.heard_at
+                    else None,
+                    "ignored": peer in driver.ignored,
+                    "refused": {
+                        reason: count
+                        for (reason, whom), count in sorted(driver.refusals.items())
+                        if whom == peer
+                    },
+                }
+                for peer, address in sorted(settings.peers.items())
+            },
+        }
+
+    def refused(self) -> dict[str, int]:
+        """Return how many datagrams were refused, by reason."""
+        by_reason: dict[str, int] = {}
+        for (reason, _), count in sorted(self._driver.refusals.items()):
+            by_reason[reason] = by_reason.get(reason, 0) + count
+        return by_reason
+
+    def deliveries(self, _: Request) -> Answer:
+        """Return counters of what was delivered, and the last few."""
+        tail = self._tail
+        return {
+            "delivered": self._driver.delivered,
+            "by_sender": {str(sender): count for sender, count in sorted(tail.by_sender.items())},
+            "by_service": dict(sorted(tail.by_service.items())),
+            "last": [
+                {
+                    "ring": str(one.ring_id),
+                    "seq": one.seq,
+                    "sender": one.sender_id,
+                    "service": one.service.name.lower(),
+                    "configuration": str(one.conf_id),
+                    "payload": base64.b64encode(one.payload).decode(),
+                }
+                for one in tail.last
+            ],
+        }
+
+    def send(self, request: Request) -> Answer:
+        """Submit payloads, all or none."""
+        service = SERVICES.get(str(request.get("service", "agreed")))
+        if service is None:
+            raise BadRequest(f"service: takes one of {', '.join(SERVICES)}")
+        payloads = request.get("payloads")
+        if not isinstance(payloads, list) or not payloads:
+            raise BadRequest("payloads: takes a list of texts in base64")
+        packets = [Packet(service, _payload(one)) for one in payloads]
+        driver = self._driver
+        if driver.is_leaving():
+            raise BadRequest("send: this daemon is leaving")
+        if driver.outbox.backlog() + len(packets) > BACKLOG_MAX:
+            raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
+        driver.submit(packets)
+        return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+
+    def ignore(self, request: Request) -> Answer:
+        """Cut this daemon off from some peers; an empty list heals."""
+        if not self._settings.testing:
+            raise BadRequest("ignore: is for tests; it takes `testing = true` in the settings")
+        peers = request.get("peers")
+        if not isinstance(peers, list) or not set(map(str, peers)) <= set(
+            map(str, self._settings.peers)
+        ):
+            raise BadRequest("peers: takes a list of this daemon's peers")
+        self._driver.ignore(int(peer) for peer in peers)
+        return {"ignored": sorted(self._driver.ignored)}
+
+
+def _payload(raw: object) -> bytes:
+    try:
+        payload = base64.b64decode(raw if isinstance(raw, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest("payloads: takes a list of texts in base64") from None
+    if len(payload) > PAYLOAD_MAX:
+        raise BadRequest(f"payloads: at most {PAYLOAD_MAX} bytes each; got {len(payload)}")
+    return payload

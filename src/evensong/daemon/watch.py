@@ -1,0 +1,51 @@
+"""Raw epoll: who is called when a descriptor is ready. Level-triggered."""
+
+import select
+from collections.abc import Callable
+from typing import Final, TypeAlias, final
+
+Ready: TypeAlias = Callable[[int], None]  # takes the epoll events
+
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
+OVER: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+@final
+class Watch:
+    """The descriptors of one daemon."""
+
+    __slots__ = ("_epoll", "_ready")
+
+    def __init__(self) -> None:
+        self._epoll: Final = select.epoll()
+        self._ready: Final[dict[int, Ready]] = {}
+
+    def add(self, descriptor: int, ready: Ready, events: int = READ) -> None:
+        """Call `ready` whenever the descriptor is."""
+        self._ready[descriptor] = ready
+        self._epoll.register(descriptor, events)
+
+    def change(self, descriptor: int, events: int) -> None:
+        """Wait for other events of a descriptor."""
+        self._epoll.modify(descriptor, events)
+
+    def remove(self, descriptor: int) -> None:
+        """Forget a descriptor that is about to be closed."""
+        del self._ready[descriptor]
+        self._epoll.unregister(descriptor)
+
+    def wait(self, timeout_us: int) -> list[tuple[int, int]]:
+        """Return who is ready with which events, after at most so long."""
+        return self._epoll.poll(max(0, timeout_us) / 1_000_000)
+
+    def dispatch(self, ready: list[tuple[int, int]]) -> None:
+        """Call those that are ready, unless one before has removed them."""
+        for descriptor, events in ready:
+            call = self._ready.get(descriptor)
+            if call is not None:
+                call(events)
+
+    def close(self) -> None:
+        """Give the descriptor up."""
+        self._epoll.close()

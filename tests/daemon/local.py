@@ -1,0 +1,234 @@
+"""Clusters of real daemons on loopback, for tests: started, hurt, watched and judged."""
+
+import base64
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evensong.core.ids import ProcessorId
+from evensong.daemon.control import Answer, ask
+from evensong.daemon.keys import write_new_key
+from evensong.errors import Unreachable
+from evensong.sim.evs import check
+from evensong.sim.history import History
+from evensong.sim.unit import UnitId, encode_unit
+from evensong.trace.recording import read_recordings
+
+DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
+POLL_S = 0.02
+# A machine that is busy for a few hundred milliseconds must not look like one that crashed.
+TIMEOUTS = (
+    'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
+    'beacon = "200ms"\nhold = "50ms"\n'
+)
+TOKEN_LOSS_S = 0.5
+
+_hosts = itertools.count(1)
+
+
+def own_host() -> str:
+    """Return a loopback address that no other test uses at the same time."""
+    pid = os.getpid()
+    return f"127.{pid >> 8 & 127 | 64}.{pid & 255}.{next(_hosts) % 250 + 1}"
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    probes = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for probe in probes:
+        probe.bind((host, 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def wait_for(what: str, holds: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, f"not within {seconds} s: {what}"
+        time.sleep(POLL_S)
+
+
+class LocalCluster:
+    """Daemons 1 to n, each a process of its own; none is left behind."""
+
+    def __init__(self, directory: Path, nodes: int, *, extra: str = "testing = true") -> None:
+        self.directory = directory
+        self.nodes = tuple(range(1, nodes + 1))
+        self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
+        self.submitted: dict[tuple[ProcessorId, int], int] = {}
+        self.host = own_host()
+        self.ports = free_ports(self.host, nodes)
+        write_new_key(directory / "cluster.key")
+        for node in self.nodes:
+            self.state(node).mkdir()
+            self.configure(node, extra=extra)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+        if kind is not None:  # pytest shows what a failed test printed
+            for node in self.nodes:
+                print((self.state(node) / "log").read_text())
+
+    # Settings
+
+    def config(self, node: ProcessorId) -> Path:
+        return self.directory / f"n{node}.toml"
+
+    def state(self, node: ProcessorId) -> Path:
+        return self.directory / f"n{node}"
+
+    def configure(
+        self,
+        node: ProcessorId,
+        *,
+        cluster: str = "test",
+        key: str = "cluster.key",
+        extra: str = "testing = true",
+    ) -> None:
+        peers = "\n".join(
+            f'{peer} = "{self.host}:{port}"'
+            for peer, port in zip(self.nodes, self.ports, strict=True)
+        )
+        record = 'record = "record"' if "testing" in extra else ""
+        self.config(node).write_text(
+            f'cluster = "{cluster}"\nnode = {node}\nstate = "n{node}"\nkeys = "{key}"\n'
+            f"{record}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
+        )
+
+    # Lives
+
+    def start(self, nodes: Iterable[ProcessorId] | None = None) -> None:
+        for node in nodes if nodes is not None else self.nodes:
+            with (self.state(node) / "log").open("ab") as log:
+                self.processes[node] = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "evensong.cli.main", "daemon"),
+                        *("--until-eof", str(self.config(node))),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stderr=log,
+                )
+
+    def signal(self, node: ProcessorId, number: signal.Signals) -> None:
+        self.processes[node].send_signal(number)
+
+    def kill(self, node: ProcessorId) -> None:
+        self.processes[node].kill()
+        self.reap(node)
+
+    def reap(self, node: ProcessorId) -> int:
+        process = self.processes.pop(node)
+        code = process.wait(DEADLINE_S)
+        assert process.stdin is not None
+        process.stdin.close()
+        return code
+
+    # What daemons say
+
+    def ask(self, node: ProcessorId, **request: object) -> Answer:
+        return ask(self.state(node), request)
+
+    def status(self, node: ProcessorId) -> Answer:
+        return self.ask(node, do="status")
+
+    def refused(self, node: ProcessorId, reason: str) -> int:
+        counts = self.status(node)["refused"]
+        assert isinstance(counts, dict)
+        return int(counts.get(reason, 0))
+
+    def log(self, node: ProcessorId) -> str:
+        return (self.state(node) / "log").read_text()
+
+    def wait_for_ring(self, nodes: Sequence[ProcessorId] | None = None) -> str:
+        """Wait until these, and nobody else, are in one ring; return its id."""
+        members = list(nodes if nodes is not None else self.nodes)
+        rings: set[object] = set()
+
+        def is_one_ring() -> bool:
+            rings.clear()
+            for node in members:
+                try:
+                    status = self.status(node)
+                except Unreachable:
+                    return False
+                if status["state"] != "operational" or status["members"] != members:
+                    return False
+                rings.add(status["ring"])
+            return len(rings) == 1
+
+        wait_for(f"one ring of {members}", is_one_ring)
+        return str(rings.pop())
+
+    # Messages
+
+    def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
+        """Submit units, named as the check needs them."""
+        incarnation = self.status(node)["incarnation"]
+        assert isinstance(incarnation, int)
+        first = self.submitted.get((node, incarnation), 0) + 1
+        units = [
+            encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
+            for number in range(first, first + count)
+        ]
+        payloads = [base64.b64encode(unit).decode() for unit in units]
+        assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
+        self.submitted[node, incarnation] = first + count - 1
+
+    def wait_until_delivered(self, nodes: Iterable[ProcessorId], count: int) -> None:
+        members = list(nodes)
+        wait_for(
+            f"{count} deliveries at {members}",
+            lambda: all(self.status(node)["delivered"] == count for node in members),
+        )
+
+    def wait_until_quiet(self, nodes: Iterable[ProcessorId]) -> None:
+        """Wait until these have delivered everything they sent, and all of it everywhere."""
+        members = list(nodes)
+
+        def is_quiet() -> bool:
+            for status in map(self.status, members):
+                if status["backlog"] or status["sent"] != status["own_delivered"]:
+                    return False
+            return len({self.last_place(node) for node in members}) == 1
+
+        wait_for(f"quiet at {members}", is_quiet)
+
+    def last_place(self, node: ProcessorId) -> tuple[object, object]:
+        last = self.ask(node, do="deliveries")["last"]
+        assert isinstance(last, list)
+        return (last[-1]["ring"], last[-1]["seq"]) if last else ("", 0)
+
+    # The judge
+
+    def history(self) -> History:
+        return read_recordings(self.directory / "record", self.processes)
+
+    def check_history(self) -> History:
+        """Hold everything the daemons recorded against extended virtual synchrony."""
+        history = self.history()
+        verdicts = check(history, self.submitted)
+        assert verdicts.holds, verdicts.explain()
+        judged = {one.property_id for one in verdicts.by_property.values() if one.n_checked}
+        assert {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"} <= judged
+        return history

@@ -1,0 +1,150 @@
+"""Real daemons on loopback. Conditions are waited for; every history is judged at the end."""
+
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from evensong.core.effects import Service
+from evensong.daemon.keys import write_new_key
+from evensong.errors import BadRequest
+from tests.daemon.local import TOKEN_LOSS_S, LocalCluster, wait_for
+
+
+def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
+    return cluster.refused(node, reason) > 0
+
+
+def test_daemons_form_one_ring_and_deliver_in_one_order(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 5) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        for node in cluster.nodes:
+            cluster.send(node, 40)
+            cluster.send(node, 10, "safe")
+        cluster.wait_until_delivered(cluster.nodes, 250)
+        lives = cluster.check_history().lives.values()
+        orders = [[one.unit_id for one in life.deliveries] for life in lives]
+        assert orders.count(orders[0]) == 5
+        services = [one.service for life in lives for one in life.deliveries]
+        assert services.count(Service.SAFE) == 5 * 50
+
+
+def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        before = cluster.status(2)["incarnation"]
+        for node in cluster.nodes:
+            cluster.send(node, 100, "safe" if node == 2 else "agreed")
+        cluster.kill(2)
+        cluster.wait_for_ring([1, 3])
+        cluster.send(1, 10, "safe")
+        cluster.wait_until_quiet([1, 3])
+        cluster.start([2])
+        cluster.wait_for_ring()
+        after = cluster.status(2)["incarnation"]
+        assert isinstance(before, int)
+        assert isinstance(after, int)
+        assert after > before
+        cluster.send(2, 10)
+        cluster.wait_until_quiet(cluster.nodes)
+        history = cluster.check_history()
+        assert history.lives[2, before].ended == "fail"
+        assert len(history.lives[2, after].deliveries) >= 10
+
+
+def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.signal(3, signal.SIGSTOP)
+        cluster.wait_for_ring([1, 2])
+        cluster.send(1, 10)
+        cluster.wait_until_quiet([1, 2])
+        cluster.signal(3, signal.SIGCONT)
+        cluster.wait_for_ring()
+        lag = cluster.status(3)["lag"]
+        assert isinstance(lag, dict)
+        assert lag["worst_us"] > TOKEN_LOSS_S * 1_000_000 / 2
+        cluster.send(3, 10)
+        cluster.wait_until_quiet(cluster.nodes)
+        cluster.check_history()
+
+
+def test_both_sides_of_a_partition_go_on_and_merge(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 5) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        left, right = [1, 2], [3, 4, 5]
+        for node in cluster.nodes:
+            cluster.send(node, 30)
+        for node in cluster.nodes:
+            others = right if node in left else left
+            assert cluster.ask(node, do="ignore", peers=others)["ignored"] == others
+        cluster.wait_for_ring(left)
+        cluster.wait_for_ring(right)
+        for node in cluster.nodes:
+            cluster.send(node, 10, "safe")
+        cluster.wait_until_quiet(left)
+        cluster.wait_until_quiet(right)
+        for node in cluster.nodes:
+            cluster.ask(node, do="ignore", peers=[])
+        cluster.wait_for_ring()
+        cluster.send(1, 10)
+        cluster.wait_until_quiet(cluster.nodes)
+        cluster.check_history()
+        assert cluster.refused(1, "ignored") > 0
+
+
+def test_a_wrong_key_and_a_foreign_cluster_are_refused_and_counted(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 4) as cluster:
+        write_new_key(tmp_path / "other.key")
+        cluster.configure(3, key="other.key")
+        cluster.configure(4, cluster="foreign")
+        cluster.start()
+        cluster.wait_for_ring([1, 2])
+        cluster.wait_for_ring([3])
+        cluster.wait_for_ring([4])
+        for reason in ("key", "cluster"):
+            wait_for(reason, partial(is_refused, cluster, 1, reason))
+            wait_for(reason, partial(is_refused, cluster, 2, reason))
+        peers = cluster.status(1)["peers"]
+        assert isinstance(peers, dict)
+        assert peers["3"]["refused"].keys() == {"key"}
+        assert peers["3"]["heard_ms_ago"] is None
+        wait_for("the log to tell", lambda: "refused datagrams, by reason: " in cluster.log(1))
+
+
+def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.send(1, 10)
+        cluster.send(2, 40)
+        asked_at = time.monotonic()
+        cluster.signal(2, signal.SIGTERM)
+        assert cluster.reap(2) == 0
+        cluster.wait_for_ring([1, 3])
+        took_s = time.monotonic() - asked_at
+        assert [cluster.status(node)["cause"] for node in (1, 3)] == ["leave", "leave"]
+        assert "left in good order" in cluster.log(2)
+        assert not (cluster.state(2) / "control.sock").exists()
+        cluster.wait_until_quiet([1, 3])
+        history = cluster.check_history()
+        assert [len(life.deliveries) for life in history.lives.values()] == [50, 50, 50]
+        assert took_s < 10
+
+
+def test_ignore_is_refused_to_whoever_is_not_testing(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1, extra="") as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with pytest.raises(BadRequest, match="testing = true"):
+            cluster.ask(1, do="ignore", peers=[])
+        stdin = cluster.processes[1].stdin
+        assert stdin is not None
+        stdin.close()  # as when its supervisor is killed
+        assert cluster.reap(1) == 0
