@@ -41,7 +41,8 @@ def own_host() -> str:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    probes = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    probes = [socket.socket(family, socket.SOCK_DGRAM) for _ in range(count)]
     for probe in probes:
         probe.bind((host, 0))
     ports = [int(probe.getsockname()[1]) for probe in probes]

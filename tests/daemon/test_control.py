@@ -1,0 +1,122 @@
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evensong.daemon.control import (
+    CONNECTIONS_MAX,
+    LINE_MAX,
+    SOCKET_NAME,
+    Answer,
+    ControlServer,
+    Request,
+    ask,
+)
+from evensong.daemon.watch import Watch
+from evensong.errors import BadRequest, Unreachable
+
+
+def answer(request: Request) -> Answer:
+    if request.get("do") == "fail":
+        raise BadRequest("do: not that")
+    return {"heard": request.get("do"), "much": "x" * int(str(request.get("much", 0)))}
+
+
+class Serving:
+    """A control socket that is served by a thread, as a daemon's loop would."""
+
+    def __init__(self, state: Path) -> None:
+        self.watch = Watch()
+        self.server = ControlServer(state, self.watch, answer)
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while not self.is_over.is_set():
+            self.watch.dispatch(self.watch.wait(10_000))
+
+    def close(self) -> None:
+        self.is_over.set()
+        self.thread.join()
+        self.server.close()
+        self.watch.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    with closing(Serving(tmp_path)):
+        yield tmp_path
+
+
+def raw(state: Path) -> socket.socket:
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream.settimeout(20)
+    stream.connect(str(state / SOCKET_NAME))
+    return stream
+
+
+def said(state: Path, line: bytes) -> dict[str, object]:
+    with raw(state) as stream:
+        stream.sendall(line)
+        reply = json.loads(stream.makefile("rb").readline())
+    assert isinstance(reply, dict)
+    return reply
+
+
+def test_a_request_is_answered(state: Path) -> None:
+    assert ask(state, {"do": "sing"})["heard"] == "sing"
+
+
+def test_a_refusal_is_an_error_at_the_asker(state: Path) -> None:
+    with pytest.raises(BadRequest, match="do: not that"):
+        ask(state, {"do": "fail"})
+
+
+@pytest.mark.parametrize(
+    "line", [b"\n", b"{\n", b"[1]\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'"text"\n']
+)
+def test_bad_input_is_answered_by_an_error(state: Path, line: bytes) -> None:
+    reply = said(state, line)
+    assert reply["ok"] is False
+    assert "a request is" in str(reply["error"])
+    assert ask(state, {"do": "on"})["heard"] == "on"
+
+
+def test_a_request_without_end_is_cut_off(state: Path) -> None:
+    reply = said(state, b"x" * (LINE_MAX + 1))
+    assert reply == {"ok": False, "error": f"a request has at most {LINE_MAX} bytes"}
+
+
+def test_requests_in_one_piece_are_answered_one_by_one(state: Path) -> None:
+    with raw(state) as stream:
+        stream.sendall(b'{"do": 1, "much": 1000000}\n' * 3 + b'{"do": 2}\n')
+        replies = stream.makefile("rb")
+        heard = [json.loads(replies.readline())["heard"] for _ in range(4)]
+    assert heard == [1, 1, 1, 2]
+
+
+def test_connections_are_bounded(state: Path) -> None:
+    streams = [raw(state) for _ in range(CONNECTIONS_MAX)]
+    assert said(state, b"")["error"] == "too many connections"
+    for stream in streams:
+        stream.close()
+
+
+def test_nobody_there_is_told_apart_from_a_refusal(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="no daemon runs there"):
+        ask(tmp_path, {"do": "status"})
+    with pytest.raises(Unreachable, match="No such file"):
+        ask(tmp_path / "nowhere", {"do": "status"})
+
+
+def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    with closing(Serving(deep)):
+        assert ask(deep, {"do": "dive"})["heard"] == "dive"
+    assert not (deep / SOCKET_NAME).exists()

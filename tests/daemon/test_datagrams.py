@@ -1,0 +1,121 @@
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.errors import CannotStart
+from tests.daemon.local import free_ports, own_host, wait_for
+
+IPV6 = "::1"
+
+
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((IPV6, 0))
+        except OSError:
+            return False
+    return True
+
+
+def pair(host: str) -> tuple[Datagrams, Datagrams]:
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    return Datagrams(here, {2: there}), Datagrams(there, {1: here})
+
+
+@pytest.fixture(params=["IPv4", "IPv6"])
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Datagrams, Datagrams]]:
+    if request.param == "IPv6" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    both = pair(own_host() if request.param == "IPv4" else IPV6)
+    yield both
+    for end in both:
+        end.close()
+
+
+def arrived(at: Datagrams, count: int) -> list[bytes]:
+    got: list[bytes] = []
+
+    def is_complete() -> bool:
+        got.extend(at.drain(64))
+        return len(got) >= count
+
+    wait_for(f"{count} datagrams", is_complete)
+    return got
+
+
+def test_what_is_sent_arrives_and_is_drained_in_bounds(ends: tuple[Datagrams, Datagrams]) -> None:
+    here, there = ends
+    assert there.drain(64) == []
+    for number in range(10):
+        here.broadcast(b"to all %d" % number)
+    here.unicast(2, b"to one")
+    expected = [b"to all %d" % number for number in range(10)] + [b"to one"]
+    first = there.drain(4)
+    assert first + arrived(there, len(expected) - len(first)) == expected
+    assert len(first) <= 4
+    assert (here.sent, here.send_errors) == (11, {})
+
+
+def test_what_cannot_be_sent_is_counted_and_never_raised(
+    ends: tuple[Datagrams, Datagrams],
+) -> None:
+    here, there = ends
+    here.broadcast(bytes(DATAGRAM_MAX + 1))
+    here.unicast(2, bytes(DATAGRAM_MAX + 1))
+    here.unicast(9, b"to nobody")
+    assert here.send_errors == {"oversized": 2, "no address": 1}
+    here.unicast(2, bytes(DATAGRAM_MAX))
+    assert [len(one) for one in arrived(there, 1)] == [DATAGRAM_MAX]
+
+
+def test_an_oversized_datagram_is_seen_to_be_one(ends: tuple[Datagrams, Datagrams]) -> None:
+    _, there = ends
+    with (
+        socket.socket(fileno=os.dup(there.fileno())) as same,
+        socket.socket(there.family, socket.SOCK_DGRAM) as stranger,
+    ):
+        stranger.sendto(bytes(3 * DATAGRAM_MAX), same.getsockname())
+    assert [len(one) for one in arrived(there, 1)] == [DATAGRAM_MAX + 1]
+
+
+def test_an_ignored_peer_is_sent_nothing(ends: tuple[Datagrams, Datagrams]) -> None:
+    here, there = ends
+    here.ignore([2])
+    here.broadcast(b"lost")
+    here.unicast(2, b"lost")
+    here.ignore([])
+    here.broadcast(b"heard")
+    assert arrived(there, 1) == [b"heard"]
+
+
+def test_a_port_in_use_and_a_foreign_address_are_told_apart() -> None:
+    address = Address(own_host(), free_ports("127.0.0.1", 1)[0])
+    first = Datagrams(address, {})
+    with pytest.raises(CannotStart, match="the port is in use"):
+        Datagrams(address, {})
+    first.close()
+    with pytest.raises(CannotStart, match="does not have that address"):
+        Datagrams(Address("192.0.2.1", 5405), {})
+
+
+def test_a_name_is_resolved_and_one_that_is_not_known_can_be_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = own_host()
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    sender = Datagrams(here, {2: Address("localhost", there.port), 3: Address("n3.invalid", 1)})
+    assert sender.address_of(2) == f"127.0.0.1:{there.port}"
+    assert sender.address_of(3) == ""
+    real = socket.getaddrinfo
+
+    def moved(_host: str, _port: int, **options: int) -> object:
+        return real(host, there.port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", moved)
+    sender.resolve_again()
+    wait_for("the new address", lambda: sender.address_of(3) == str(there))
+    sender.close()

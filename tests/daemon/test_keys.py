@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from evensong.daemon.keys import read_key, write_new_key
+from evensong.errors import CannotStart
+
+
+def test_a_new_key_is_private_and_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    assert write_new_key(path) == read_key(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    key = write_new_key(path)
+    with pytest.raises(CannotStart, match="never overwritten"):
+        write_new_key(path)
+    assert read_key(path) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "told"),
+    [
+        ("12ab", 0o600, "holds 2 bytes, a key has 32"),
+        ("hunter2", 0o600, "is no key file"),
+        ("é" * 64, 0o600, "is no key file"),
+        ("ab" * 32, 0o644, "others can read it"),
+    ],
+)
+def test_what_is_wrong_with_a_key_file_is_said(
+    tmp_path: Path, text: str, mode: int, told: str
+) -> None:
+    path = tmp_path / "cluster.key"
+    path.write_text(text)
+    path.chmod(mode)
+    with pytest.raises(CannotStart, match=told) as refused:
+        read_key(path)
+    assert text not in str(refused.value)
+
+
+def test_a_missing_key_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"keys: .*cluster\.key: No such file"):
+        read_key(tmp_path / "cluster.key")
+    with pytest.raises(CannotStart, match="No such file"):
+        write_new_key(tmp_path / "nowhere" / "cluster.key")
