@@ -12,7 +12,7 @@ from random import Random
 from evensong.core.effects import Broadcast, Deliver, Effect, Install, Packet, Service, Unicast
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.stable import FIRST_START, StableRecord
-from evensong.core.timer import NEVER
+from evensong.core.timer import NEVER, Timer
 from evensong.core.totem import wire
 from evensong.core.totem.frames import (
     CommitToken,
@@ -104,6 +104,15 @@ class Desk:
         deadline = self.core.deadline()
         assert deadline != NEVER
         return self.expire(deadline)
+
+    def wait_for(self, timer: Timer) -> list[Effect]:
+        """Let timers fire in their order up to and with this one."""
+        deadline = timer.deadline
+        effects: list[Effect] = []
+        while self.now < deadline:
+            effects = self.wait()
+        assert self.now == deadline
+        return effects
 
     def leave(self) -> list[Effect]:
         self.core.leave(self.now)
@@ -222,11 +231,8 @@ def reach(
     bench.loses = loses_tokens
     if state is State.GATHER:
         bench.flight.clear()
-        deadline = desk.machine.timers.token_loss.deadline
-        while desk.state is State.OPERATIONAL:
-            assert bench.now < deadline
-            desk.now = bench.now = min(deadline, desk.core.deadline())
-            bench.take(node, desk.expire(bench.now))
+        bench.take(node, desk.wait_for(desk.machine.timers.token_loss))
+        bench.now = desk.now
     else:
         bench.run_until(lambda: desk.state is state)
     bench.loses = _loses_nothing
