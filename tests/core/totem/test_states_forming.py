@@ -225,6 +225,24 @@ def test_in_commit_another_rings_commit_token_is_dropped() -> None:
     assert dropped(desk, datagram, "commit seen before")
 
 
+@pytest.mark.parametrize("members", [(1, 3), (1, 2), (1, 2, 3, 4)])
+def test_in_commit_a_commit_token_whose_members_changed_on_the_way_is_dropped(
+    members: tuple[int, ...],
+) -> None:
+    _, desk = reach(COMMIT)
+    other = propose(desk.machine.my_ring_id, members)
+    other.memb[:] = [entry(member, desk.machine.old.ring_id) for member in members]
+    other.rotation = 2
+    assert dropped(desk, commit_from(1, other), "commit seen before")
+
+
+def test_in_commit_a_commit_token_that_lost_my_entry_is_dropped() -> None:
+    _, desk = reach(COMMIT)
+    other = commit_for(desk, 3, 2)
+    other.memb[1] = entry(2, RingId(4, 2))
+    assert dropped(desk, commit_from(1, other), "commit seen before")
+
+
 @cell("commit token", RECOVERY)
 def test_the_representative_makes_the_commit_token_the_new_rings_token_once() -> None:
     _, rep = reach(RECOVERY, node=1)

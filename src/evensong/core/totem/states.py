@@ -258,9 +258,7 @@ class StateMachine:
             else:
                 self.drop("commit of another proposal")
         elif state is State.COMMIT:
-            expected = 1 if commit.ring_id.rep == self.my_id else 2
-            is_filled = commit.memb[-1].filled
-            if commit.ring_id == self.my_ring_id and is_filled and commit.rotation == expected:
+            if self._is_full(commit):
                 self.enter_recovery(commit, now)
             else:
                 self.drop("commit seen before")
@@ -523,6 +521,17 @@ class StateMachine:
             and commit.ring_id.seq > self.my_ring_id.seq
             and commit.ring_id.rep != self.my_id
             and is_turn_of(self.my_id, commit)
+        )
+
+    def _is_full(self, commit: CommitToken) -> bool:
+        """Whether it is the token I committed to, come again with everybody's entry and mine."""
+        members = commit.member_ids()
+        return (
+            commit.ring_id == self.my_ring_id
+            and members == self.membership.proposed()
+            and commit.memb[-1].filled
+            and commit.rotation == (1 if commit.ring_id.rep == self.my_id else 2)
+            and commit.memb[members.index(self.my_id)].old_ring_id == self.old.ring_id
         )
 
     def _forward_commit(self, commit: CommitToken, now: int) -> None:
