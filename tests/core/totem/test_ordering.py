@@ -310,6 +310,7 @@ def test_the_representative_is_the_one_the_ring_is_named_for() -> None:
         {"fcc": 0},
         {"backlog": 1},
         {"rtr": [(1, 1_001)], "seq": 1_002},
+        {"seq": 1},
     ],
 )
 def test_a_token_that_cannot_be_is_known_by_a_field(lie: Mapping[str, object]) -> None:
