@@ -6,7 +6,7 @@ from evensong.core.effects import StateChange, Unicast
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
 from evensong.core.totem.commit import propose
-from evensong.core.totem.states import State
+from evensong.core.totem.states import RING_SEQ_LEAP, State
 from tests.core.totem.bench import (
     Desk,
     commits,
@@ -64,6 +64,15 @@ def test_a_join_too_large_to_be_followed_does_not_end_my_ring() -> None:
     _, desk = reach(OPERATIONAL)
     crowd = set(range(50, 50 + 128))
     assert dropped(desk, join_from(50, crowd), "join ignored")
+
+
+@in_states(*State)
+def test_a_ring_seq_that_no_processor_can_have_come_to_is_not_taken_over(state: State) -> None:
+    _, desk = reach(state)
+    known = max(desk.machine.my_ring_id.seq, desk.machine.membership.max_join_seq)
+    datagram = join_from(3, {1, 2, 3, 4}, ring_seq=known + RING_SEQ_LEAP + 1)
+    assert dropped(desk, datagram, "ring seq that cannot be")
+    assert desk.machine.membership.max_join_seq <= known
 
 
 @cell("join", GATHER)
@@ -180,7 +189,8 @@ def test_in_gather_the_commit_token_of_my_proposal_is_filled_and_passed_on() -> 
 
 
 @pytest.mark.parametrize(
-    ("filled", "rotation", "ring_seq"), [(0, 1, 0), (2, 1, 0), (3, 2, 0), (1, 1, 8)]
+    ("filled", "rotation", "ring_seq"),
+    [(0, 1, 0), (2, 1, 0), (3, 2, 0), (1, 1, 8), (1, 1, 2 * RING_SEQ_LEAP)],
 )
 def test_in_gather_a_commit_token_that_is_not_mine_to_fill_is_dropped(
     filled: int, rotation: int, ring_seq: int
