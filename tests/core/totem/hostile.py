@@ -90,14 +90,16 @@ def _victim(state: State) -> Victim:
         bench.run_until(lambda: bench[2].state is state)
     victim = Victim(bench, state)
     before = _said(bench)
+    rare = _rare(bench)
     bench.loses = lambda source, target, datagram: False
     bench.run(20_000)
     after = _said(bench)[len(before) :]
     by_kind: dict[int, list[bytes]] = {}
-    for datagram in [*reversed(before), *after, *_rare(bench)]:
-        known = by_kind.setdefault(datagram[0], [])
-        if len(known) < 60:
-            known.append(datagram)
+    for datagrams in (rare, after[:120], before[::-1][:120], after, before):
+        for datagram in datagrams:
+            known = by_kind.setdefault(datagram[0], [])
+            if len(known) < 60 and datagram not in known:
+                known.append(datagram)
     assert len(by_kind) == len(wire.KIND_NAMES)
     most = max(map(len, by_kind.values()))
     for datagrams in by_kind.values():  # every kind as often as any other
@@ -106,7 +108,12 @@ def _victim(state: State) -> Victim:
 
 
 def _said(bench: Bench) -> list[bytes]:
-    return [one.datagram for _, one in bench.told if isinstance(one, Broadcast | Unicast)]
+    """Return what the victim heard or could have heard."""
+    return [
+        effect.datagram
+        for node, effect in bench.told
+        if node != 2 and isinstance(effect, Broadcast | Unicast)
+    ]
 
 
 def _busy_ring() -> Bench:

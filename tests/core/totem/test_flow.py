@@ -86,6 +86,7 @@ def test_counts_that_lack_my_own_cannot_be_honest() -> None:
     assert not flow(my_trc=3).is_plausible(token(2, 0))
     assert not flow(my_pbl=2).is_plausible(token(0, 1))
     assert not flow().is_plausible(token(51, 0))
+    assert not flow().is_plausible(token(0, 2**31))
 
 
 @given(lists(tuples(integers(0, 3), integers(0, 40), integers(0, 40)), max_size=60))

@@ -311,6 +311,7 @@ def test_the_representative_is_the_one_the_ring_is_named_for() -> None:
         {"backlog": 1},
         {"rtr": [(1, 1_001)], "seq": 1_002},
         {"seq": 1},
+        {"token_seq": 3},
     ],
 )
 def test_a_token_that_cannot_be_is_known_by_a_field(lie: Mapping[str, object]) -> None:

@@ -200,6 +200,17 @@ def test_in_gather_a_commit_token_that_is_not_mine_to_fill_is_dropped(
     assert dropped(desk, datagram, "commit of another proposal")
 
 
+def test_a_commit_token_that_was_forwarded_more_often_than_can_be_is_dropped() -> None:
+    _, desk = reach(GATHER)
+    worn = commit_for(desk, 1)
+    worn.token_seq = 4
+    assert dropped(desk, commit_from(1, worn), "commit of another proposal")
+    _, desk = reach(COMMIT)
+    worn = commit_for(desk, 3, 2)
+    worn.token_seq = 7
+    assert dropped(desk, commit_from(1, worn), "commit seen before")
+
+
 def test_in_gather_a_commit_token_of_other_members_is_dropped() -> None:
     _, desk = reach(GATHER)
     other = propose(RingId(40, 1), (1, 2, 3, 4))

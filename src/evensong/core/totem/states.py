@@ -18,7 +18,14 @@ from evensong.core.ids import NO_PROCESSOR, NO_RING, Configuration, ProcessorId,
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
-from evensong.core.totem.commit import convert, entry_of, is_turn_of, propose, successor_of
+from evensong.core.totem.commit import (
+    convert,
+    entry_of,
+    is_second_turn_of,
+    is_turn_of,
+    propose,
+    successor_of,
+)
 from evensong.core.totem.frames import (
     ENCAP,
     Beacon,
@@ -261,7 +268,8 @@ class StateMachine:
             else:
                 self.drop("commit of another proposal")
         elif state is State.COMMIT:
-            if self._is_full(commit):
+            is_mine = commit.ring_id == self.my_ring_id
+            if is_mine and is_second_turn_of(self.old, self.membership.proposed(), commit):
                 self.enter_recovery(commit, now)
             else:
                 self.drop("commit seen before")
@@ -529,17 +537,6 @@ class StateMachine:
             and not self._is_far(commit.ring_id.seq)
             and commit.ring_id.rep != self.my_id
             and is_turn_of(self.my_id, commit)
-        )
-
-    def _is_full(self, commit: CommitToken) -> bool:
-        """Whether it is the token I committed to, come again with everybody's entry and mine."""
-        members = commit.member_ids()
-        return (
-            commit.ring_id == self.my_ring_id
-            and members == self.membership.proposed()
-            and commit.memb[-1].filled
-            and commit.rotation == (1 if commit.ring_id.rep == self.my_id else 2)
-            and commit.memb[members.index(self.my_id)].old_ring_id == self.old.ring_id
         )
 
     def _forward_commit(self, commit: CommitToken, now: int) -> None:
