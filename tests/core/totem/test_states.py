@@ -110,7 +110,7 @@ def test_a_token_that_cannot_be_honest_is_dropped() -> None:
 def test_a_ring_of_one_takes_no_token() -> None:
     bench = ring_of(1)
     token = next_token(bench[1])
-    token.token_seq = 5
+    token.token_seq = 0
     assert dropped(bench[1], token_from(2, token), "token that cannot be")
 
 

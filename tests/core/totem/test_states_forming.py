@@ -287,6 +287,7 @@ def test_a_ring_seq_is_durable_before_anybody_hears_of_it() -> None:
         type(one).__name__
         for one in desk.receive(commit_from(1, commit_for(desk, 1, ring_seq=5_000)))
     ]
+    assert "Persist" in kinds
     assert kinds.index("Persist") < kinds.index("Unicast")
 
 

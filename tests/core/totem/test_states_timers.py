@@ -220,13 +220,12 @@ def test_in_gather_no_token_is_sent_again() -> None:
 def test_a_message_sent_after_my_token_shows_that_it_arrived() -> None:
     _, desk = reach(OPERATIONAL)
     token = next_token(desk)
-    token.seq = token.aru = 1
-    desk.receive(regular(token.ring_id, 1, 1))
+    token.seq, token.aru, token.aru_id = 2, 0, 3
     desk.receive(token_from(1, token))
     timer = desk.machine.timers.token_retransmit
     desk.receive(regular(token.ring_id, 1, 1))
-    assert timer.is_armed()  # an old message shows nothing
-    desk.receive(regular(token.ring_id, 2, 3))
+    assert timer.is_armed()  # a message from before my visit shows nothing
+    desk.receive(regular(token.ring_id, 3, 3))
     assert not timer.is_armed()
 
 
