@@ -258,8 +258,9 @@ def test_an_exchange_larger_than_the_buffers_horizon_ends() -> None:
     rings = [machine_of(stage.world.by_node[node]).ring for node in (1, 3)]
     assert min(len(ring.buffer.messages) for ring in rings) > 55
     # The rings meet: on the new one, both exchange all of their messages.
-    network.rules.clear()
     network.heal(stage.world.now)
+    assert stage.world.run_until_state(4, "commit", stage.world.now + 100_000)
+    network.rules.clear()
     stage.check_end()
 
 
