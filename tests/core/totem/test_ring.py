@@ -25,7 +25,6 @@ from tests.core.totem.bench import (
     regular,
     ring_of,
     token_from,
-    tokens,
 )
 from tests.core.totem.table import commit_for, dropped
 
@@ -201,7 +200,6 @@ def test_pairs_tell_which_events_met_which_states() -> None:
     assert ("commit", "commit") in pairs
     assert ("recovery", "token") in pairs
     assert ("operational", "token") in pairs
-    assert not tokens([])
 
 
 @pytest.mark.parametrize("size", [64, 128])
