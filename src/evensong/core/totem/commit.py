@@ -30,7 +30,23 @@ def entry_of(old: Ring) -> MembEntry:
 
 def is_turn_of(my_id: ProcessorId, commit: CommitToken) -> bool:
     """Whether the first rotation has come to me: all before me have filled their entries."""
-    return commit.rotation == 1 and commit.memb_index() == commit.member_ids().index(my_id)
+    return (
+        commit.rotation == 1
+        and commit.memb_index() == commit.member_ids().index(my_id)
+        and commit.token_seq <= len(commit.memb)
+    )
+
+
+def is_second_turn_of(
+    my_id: ProcessorId, members: tuple[ProcessorId, ...], commit: CommitToken
+) -> bool:
+    """Whether it has come round again: for the same members, and all have filled it."""
+    return (
+        commit.member_ids() == members
+        and commit.rotation == (1 if commit.ring_id.rep == my_id else 2)
+        and commit.memb[-1].filled
+        and commit.token_seq <= 2 * len(members)
+    )
 
 
 def successor_of(my_id: ProcessorId, commit: CommitToken) -> ProcessorId:
