@@ -568,11 +568,11 @@ MEMBERSHIP_MUTANTS: Final = (
         "ring seq written after use",
         "states.py",
         "        self._reserve(commit.ring_id.seq)\n"
-        "        commit.memb[commit.memb_index()] = entry_of(self.old)\n"
+        "        self.my_entry = commit.memb[commit.memb_index()] = entry_of(self.old)\n"
         '        self.effects.append(StateChange("commit", commit.ring_id, "consensus", '
         "NO_PROCESSOR))\n"
         "        self._forward_commit(commit, now)\n",
-        "        commit.memb[commit.memb_index()] = entry_of(self.old)\n"
+        "        self.my_entry = commit.memb[commit.memb_index()] = entry_of(self.old)\n"
         '        self.effects.append(StateChange("commit", commit.ring_id, "consensus", '
         "NO_PROCESSOR))\n"
         "        self._forward_commit(commit, now)\n"
@@ -603,9 +603,9 @@ MEMBERSHIP_MUTANTS: Final = (
     ),
     Mutant(
         "recovery before all entries are filled",
-        "commit.py",
-        "        and commit.rotation == (1 if is_mine else 2)\n",
-        "",
+        "states.py",
+        "or not is_filled or commit.rotation != expected:",
+        "or not is_filled:",
         UNIT + "test_states_forming.py::test_in_commit_a_commit_token_seen_before_is_dropped",
     ),
     Mutant(

@@ -8,6 +8,7 @@ from evensong.sim.faults import (
     Crash,
     CrashIn,
     Cut,
+    DelayNext,
     Drift,
     DropNext,
     Duplicate,
@@ -33,7 +34,7 @@ from evensong.sim.workload import Burst
 ONE_OF_EACH: Plan = (
     Crash(1, 2, 3, True),
     CrashIn(2, 1, "recovery", 4),
-    Restart(3, 1),
+    Restart(3, 1, True),
     Leave(4, 1),
     Pause(5, 1, 100),
     Resume(6, 1),
@@ -48,8 +49,9 @@ ONE_OF_EACH: Plan = (
     Duplicate(15, 1, 0, 0.5),
     Reorder(16, 1, 2, 0.1, 700, 8),
     DropNext(17, "token", 1, 2, 3),
-    Calm(18, (3,)),
-    When(19, 0, "recovery", Partition(0, ((1,), (2,))), 50),
+    DelayNext(18, "beacon", 1, 0, 700, 2),
+    Calm(19, (3,)),
+    When(20, 0, "recovery", Partition(0, ((1,), (2,))), 50),
 )
 
 

@@ -1,6 +1,7 @@
 from evensong.sim.faults import (
     Clog,
     Cut,
+    DelayNext,
     DropNext,
     Duplicate,
     Fault,
@@ -179,6 +180,22 @@ def test_the_next_datagrams_of_a_kind_are_dropped() -> None:
     world.run(3_000)
     assert [datagram for _, datagram in heard[1]] == [frame(0, JOIN), frame(3, REGULAR)]
     assert len(heard[2]) == 4
+    assert not world.network.rules
+
+
+def test_the_next_datagrams_of_a_kind_come_late() -> None:
+    world, heard = probe(DelayNext(1_100, "regular", 1, 2, delay_us=500, times=2))
+    world.run(2_000)
+    for number in range(1, 4):
+        world.network.broadcast(1, frame(number, REGULAR), world.now)
+    world.run(3_000)
+    late, others = heard[1], heard[2]
+    assert [(at - 2_000, datagram) for at, datagram in late] == [
+        (100, frame(3, REGULAR)),
+        (600, frame(1, REGULAR)),
+        (600, frame(2, REGULAR)),
+    ]
+    assert [at - 2_000 for at, _ in others] == [100, 100, 100]
     assert not world.network.rules
 
 

@@ -1,9 +1,14 @@
+import re
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+from evensong.core.effects import Packet
+from evensong.core.totem.flow import FlowControl
 from evensong.errors import BadScenario
-from evensong.sim.scenario import SEPARATOR, play, split
+from evensong.sim.scenario import SEPARATOR, perform, play, split
+from evensong.sim.workload import Queue
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 
@@ -12,11 +17,19 @@ SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 def test_a_scenario_gives_its_story(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text(encoding="utf-8")
     script, golden = split(text)
-    story = play(text)
+    story, violations = perform(text)
+    assert not violations, story
     if request.config.getoption("--rewrite-goldens"):
         path.write_text(f"{script}{SEPARATOR}\n{story}", encoding="utf-8")
     else:
         assert story == golden
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_a_scenario_says_what_it_shows_and_after_whom(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = " ".join(takewhile(lambda line: line.startswith("# "), lines))
+    assert re.search(r"\[(SRP|EVS|Aga94|Amir95)\b[^]]*\]\.$", comment), comment
 
 
 @pytest.mark.parametrize(
@@ -39,6 +52,7 @@ def test_a_scenario_gives_its_story(path: Path, request: pytest.FixtureRequest) 
         ("ring p q\nrun 5", "line 2: expected a duration such as 5ms, not '5'"),
         ("ring p q\nrun until tired", "line 2: expected: run DURATION"),
         ("ring p q\nshow tears", "line 2: 'tears' is none of lives"),
+        ("cluster p q\nstart p\nstart p", "line 3: p has been started before"),
         ("set temper 3", "line 1: no parameter 'temper'"),
         ("ring p q\nset hold 3ms", "line 2: parameters are set before the ring"),
     ],
@@ -83,6 +97,59 @@ def test_a_run_can_stop_in_a_state() -> None:
     before, _, after = story.partition("# partition p | q; run until quiet")
     assert before.endswith("enters recovery                      (commit token came twice)\n")
     assert "installs ring 16.p of p  " in after
+
+
+def test_a_cluster_sleeps_until_it_is_started() -> None:
+    story = play("cluster p q\nshow lives\nrun 5ms\nstart q\nrun 1ms\nstart p\nrun 1ms")
+    assert [line for line in story.splitlines() if "starts" in line] == [
+        "q  starts                               life 1",
+        "p  starts                               life 1",
+    ]
+
+
+def test_a_rule_can_act_on_every_third() -> None:
+    story = play("""
+        ring p q
+        drop regular p->q every 3
+        send p "psalm" x6
+        run until quiet
+    """)
+    assert story == (
+        '*  delivers p:1..6 "psalm"              agreed, ring 8.p\n'
+        "p  resends 3 of 8.p                     (requested)\n"
+        "p  resends 6 of 8.p                     (requested)\n"
+    )
+
+
+def test_a_run_can_stop_at_a_promise() -> None:
+    story = play("""
+        ring p q r
+        show installs states
+        crash r
+        run until q promises
+        crash q
+        run until quiet
+    """)
+    before, _, after = story.partition("# crash q; run until quiet")
+    assert "enters recovery" in before
+    assert "operational" not in before
+    assert "installs ring 16.p of p " in after
+
+
+def test_a_broken_invariant_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FlowControl, "new_max", lambda *_: 18)
+    violations = perform('ring p q\nsend p "psalm" x20\nrun 5ms').violations
+    assert [violation.property_id for violation in violations] == ["I4"]
+
+
+def test_a_broken_property_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: Queue, packets_max: int) -> list[Packet]:
+        self.packets.clear()
+        return []
+
+    monkeypatch.setattr(Queue, "pull", forgetful)
+    violations = perform('ring p q\nsend p "credo"\nrun until quiet').violations
+    assert {violation.property_id for violation in violations} == {"LV-1"}
 
 
 def test_a_scenario_that_never_ends_says_so() -> None:

@@ -3,9 +3,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from random import Random
 
 import pytest
 
+from evensong.core.core import Source
+from evensong.core.ids import ProcessorId
+from evensong.core.stable import StableRecord
+from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.ring import SingleRing
+from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.faults import CRASH_TORN, FAULT_KINDS, Calm, When
 from evensong.sim.run import is_calmed, run_setup, run_unchecked, settle_us
 from evensong.sim.setup import Options, Setup, setup_from_json, setup_to_json
@@ -81,6 +88,24 @@ def test_a_ring_that_cannot_converge_is_told() -> None:
     setup = setup_from_json(json.dumps({"options": {"nodes": [1, 2]}, "plan": [*plan, calm, cut]}))
     outcome = run_setup(setup)
     assert outcome.broken() == {"I15"}
+
+
+def test_a_mistake_in_a_core_ends_the_run_and_is_told() -> None:
+    def make(
+        my_id: ProcessorId,
+        record: StableRecord,
+        incarnation: int,
+        parameters: Parameters,
+        rng: Random,
+        source: Source,
+    ) -> SingleRing:
+        broken = parameters._replace(miss_count=0)  # no visit is ever remembered
+        return SingleRing(my_id, record, incarnation, broken, rng, source)
+
+    outcome = run_setup(swarm(1), Engine(make, TOTEM.kinds))
+    assert outcome.broken() == {"bug"}
+    assert "IndexError" in outcome.violations[0].text
+    assert not outcome.statuses  # what was still to come cannot be judged
 
 
 def test_the_time_to_settle_grows_with_the_ring() -> None:

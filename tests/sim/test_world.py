@@ -102,8 +102,13 @@ def test_a_restart_waits_until_a_machine_could_be_back() -> None:
 
 
 def test_a_crash_strikes_between_two_effects() -> None:
-    # The token comes back at 300: five times Broadcast, Sent, Deliver, then the token.
-    for effects, sent, at_home, elsewhere in ((1, 1, 0, 1), (2, 1, 1, 1), (3, 2, 1, 2)):
+    # The token comes back at 300: five times Sent, Broadcast, Deliver, then the token.
+    for effects, sent, at_home, elsewhere in (
+        (1, 1, 0, 0),
+        (2, 1, 0, 1),
+        (3, 1, 1, 1),
+        (5, 2, 1, 2),
+    ):
         history = History()
         world, _ = world_of(Crash(40, 1, effects=effects), units=5, history=history)
         world.run(1_000)
@@ -129,6 +134,20 @@ def test_a_torn_write_leaves_the_old_record_and_half_a_temporary_file() -> None:
     world.run(31_000)
     assert make.made[-1].record == decode_record(before)
     assert store.temporary == b""
+
+
+def test_a_start_can_be_torn_in_its_first_write() -> None:
+    history = History()
+    plan = (Crash(2_000, 2), Restart(8_000, 2, torn=True), Restart(8_000, 2))
+    world, make = world_of(*plan, history=history)
+    world.run(9_000)
+    store = world.by_node[2].store
+    assert decode_record(store.record) == StableRecord(4, 1)
+    assert store.temporary
+    assert history.lives[2, 8].ended == "fail"
+    world.run(20_000)
+    assert make.made[-1].record == StableRecord(4, 1)  # nothing was promised in between
+    assert list(history.lives)[-1] == (2, 9)
 
 
 def test_a_crash_waits_for_the_state_it_is_meant_for() -> None:

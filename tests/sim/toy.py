@@ -19,8 +19,8 @@ from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import Timer
 from evensong.core.totem.parameters import Parameters
+from evensong.sim.engines import Engine
 from evensong.sim.network import Kinds
-from evensong.sim.world import Engine
 
 REGULAR = 1
 TOKEN = 2
@@ -92,8 +92,8 @@ class ToyRing(Core):
     def _visit(self, seq: int, now: int) -> None:
         for packet in self.source.pull(5):
             seq += 1
-            self.effects.append(Broadcast(HEAD.pack(REGULAR, self.my_id, seq) + packet.payload))
             self.effects.append(Sent(RING, seq, packet))
+            self.effects.append(Broadcast(HEAD.pack(REGULAR, self.my_id, seq) + packet.payload))
             self._deliver(self.my_id, seq, packet.payload)
         self.effects.append(Unicast(self.next_id, HEAD.pack(TOKEN, self.my_id, seq)))
 

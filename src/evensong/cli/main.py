@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from evensong import __version__
+from evensong.cli import demo, sim
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
@@ -15,7 +16,10 @@ from evensong.cli.command import (
 )
 from evensong.errors import EvensongError
 
-COMMANDS: Final[tuple[Command, ...]] = ()  # the modules, in the order in which help lists them
+COMMANDS: Final[tuple[Command, ...]] = (
+    demo,
+    sim,
+)  # the modules, in the order in which help lists them
 
 
 def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:

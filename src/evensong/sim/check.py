@@ -30,6 +30,7 @@ from evensong.errors import InvariantBroken
 from evensong.sim.machine import Processor
 
 FULL_CHECK_EVERY: Final = 500
+SENDING: Final = (Broadcast, Unicast)  # a union written in place would be built at every effect
 
 
 def machine_of(processor: Processor) -> StateMachine:
@@ -133,10 +134,10 @@ class Invariants:
 
     def effect(self, processor: Processor, effect: Effect) -> None:
         """Check what a processor just did."""
-        if isinstance(effect, Broadcast | Unicast):
-            self._check_datagram(processor.node, effect.datagram)
-        elif isinstance(effect, Deliver):
+        if isinstance(effect, Deliver):
             self._check_delivery(processor.node, effect)
+        elif isinstance(effect, SENDING):
+            self._check_datagram(processor.node, effect.datagram)
         elif isinstance(effect, TokenVisit):
             self._check_visit(processor, effect)
         elif isinstance(effect, Install):

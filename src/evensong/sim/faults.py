@@ -42,11 +42,15 @@ class CrashIn:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A processor that crashed or left starts again with what its stable store holds."""
+    """A processor that crashed or left starts again with what its stable store holds.
+
+    `torn` crashes it again in the middle of its first write, before it has done anything else.
+    """
 
     kind: ClassVar[str] = "restart"
     at_us: int
     node: ProcessorId
+    torn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,19 @@ class DropNext:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayNext:
+    """The next so many datagrams of a kind on a link come late: echoes of what was."""
+
+    kind: ClassVar[str] = "delay_next"
+    at_us: int
+    frame: str
+    source: ProcessorId
+    target: ProcessorId
+    delay_us: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Calm:
     """The faults are over: links are perfect, and all processors run but those that stay down."""
 
@@ -236,6 +253,7 @@ Fault: TypeAlias = (
     | Duplicate
     | Reorder
     | DropNext
+    | DelayNext
     | Calm
     | When
 )

@@ -1,5 +1,6 @@
 """How faults strike a world, and how those that last a while end."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from evensong.sim.faults import (
@@ -9,6 +10,7 @@ from evensong.sim.faults import (
     Crash,
     CrashIn,
     Cut,
+    DelayNext,
     Drift,
     DropNext,
     Duplicate,
@@ -28,7 +30,7 @@ from evensong.sim.faults import (
     describe,
 )
 from evensong.sim.machine import NO_FUSE, Processor
-from evensong.sim.network import DROP, Rule
+from evensong.sim.network import DELAY, DROP, Rule
 
 if TYPE_CHECKING:
     from evensong.sim.world import World
@@ -77,7 +79,7 @@ def _strike_processor(
         else:
             processor.doom = (fault.state, fault.effects)
     elif isinstance(fault, Restart):
-        _restart(world, processor)
+        _restart(world, fault)
     elif isinstance(fault, Leave):
         if processor.paused:
             world.resume(processor)
@@ -111,6 +113,7 @@ def _strike_network(
         | Duplicate
         | Reorder
         | DropNext
+        | DelayNext
         | Calm
         | When
     ),
@@ -127,6 +130,12 @@ def _strike_network(
     elif isinstance(fault, DropNext):
         kind = world.engine.kinds.names[fault.frame]
         network.add_rule(Rule(DROP, kind, fault.source, fault.target, times=fault.times))
+    elif isinstance(fault, DelayNext):
+        kind = world.engine.kinds.names[fault.frame]
+        late = Rule(
+            DELAY, kind, fault.source, fault.target, times=fault.times, delay_us=fault.delay_us
+        )
+        network.add_rule(late)
     elif isinstance(fault, Calm):
         _calm(world, fault)
     elif isinstance(fault, When):
@@ -165,15 +174,16 @@ def _set_cost(world: "World", processor: Processor, cost_us: int) -> None:
         world.rearm(processor, processor.core)
 
 
-def _restart(world: "World", processor: Processor) -> None:
+def _restart(world: "World", restart: Restart) -> None:
+    processor = world.by_node[restart.node]
     if processor.is_up():
         return
     back_at = processor.down_since + RESTART_US
     if world.now < back_at:
-        world.schedule(back_at, Restart(back_at, processor.node))
+        world.schedule(back_at, replace(restart, at_us=back_at))
         return
     world.count_fault(Restart.kind)
-    world.boot(processor)
+    world.boot(processor, torn=restart.torn)
 
 
 def _calm(world: "World", calm: Calm) -> None:
@@ -187,4 +197,4 @@ def _calm(world: "World", calm: Calm) -> None:
             world.resume(processor)
             _set_cost(world, processor, 0)
         elif processor.node not in calm.stay_down and not processor.left:
-            _restart(world, processor)
+            _restart(world, Restart(world.now, processor.node))

@@ -45,10 +45,10 @@ class Rule:
     """A directed act on chosen datagrams, for scenarios.
 
     It matches by kind, source and target (0: any) and, where given, by the seq inside; it skips the
-    first `skip` matches and acts on the next `times`.
+    first `skip` matches and acts on the next `times`, or on every so-manieth of them.
     """
 
-    __slots__ = ("action", "delay_us", "kind", "seq", "skip", "source", "target", "times")
+    __slots__ = ("action", "delay_us", "every", "kind", "seq", "skip", "source", "target", "times")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Rule:
         times: int = 1,
         delay_us: int = 0,
         seq: int | None = None,
+        every: int = 1,
     ) -> None:
         self.action: Final = action
         self.kind: Final = kind
@@ -68,7 +69,8 @@ class Rule:
         self.target: Final = target
         self.seq: Final = seq
         self.delay_us: Final = delay_us
-        self.skip = skip
+        self.every: Final = every
+        self.skip = skip + every - 1
         self.times = times  # how often it still acts
 
     def matches(self, source: ProcessorId, target: ProcessorId, datagram: bytes) -> bool:
@@ -235,6 +237,7 @@ class Network:
             if rule.skip:
                 rule.skip -= 1
                 continue
+            rule.skip = rule.every - 1
             rule.times -= 1
             if not rule.times:
                 self.rules.remove(rule)
@@ -247,6 +250,11 @@ class Network:
         self.rules.append(rule)
         for link in self.links(EVERYBODY, EVERYBODY):
             link.smooth = False
+
+    def forget_rules(self) -> None:
+        """End all directed acts but those that hold something."""
+        self.rules[:] = [rule for rule in self.rules if rule.action == HOLD]
+        self._weigh()
 
     def release(self, now: int) -> None:
         """Let go what rules have parked, in order, and forget the rules that park."""
@@ -274,8 +282,8 @@ class Network:
         label_by_node = {node: node for node in nodes}
         for source in nodes:
             for target in nodes:
-                if source < target and self._is_open(source, target):
-                    old, new = label_by_node[target], label_by_node[source]
+                old, new = label_by_node[target], label_by_node[source]
+                if source < target and old != new and self._is_open(source, target):
                     for node, label in label_by_node.items():
                         if label == old:
                             label_by_node[node] = new

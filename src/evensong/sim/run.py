@@ -1,8 +1,8 @@
 """One run from its setup to its outcome: faults first, then calm, then everything must converge.
 
 Invariants are checked at every step, extended virtual synchrony at the end, over the history. A
-broken invariant, and a broken promise of our own code (an assert), end the run and are reported
-like a broken property: a campaign goes on, and the setup can be shrunk.
+broken invariant, and a mistake of our own code (an assert, a missing key), end the run and are
+reported like a broken property: a campaign goes on, and the setup can be shrunk.
 """
 
 import hashlib
@@ -12,20 +12,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from evensong.errors import InvariantBroken
-from evensong.sim import evs
+from evensong.errors import EvensongError, InvariantBroken
+from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
-from evensong.sim.engines import TOTEM
+from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.evs import Violation
 from evensong.sim.faults import Calm
 from evensong.sim.history import History, LifeId
 from evensong.sim.setup import Setup
-from evensong.sim.world import Engine, Observer, World
+from evensong.sim.world import Observer, World
 
 STRIDE_US: Final = 1_000
 I15: Final = "I15"  # bounded liveness
 HALT: Final = "halt"
-ASSERT: Final = "assert"
+BUG: Final = "bug"  # a core raised
+# What a mistake in a core raises; anything else (memory, an interrupt) is not about the run. A
+# core hands no error of ours to its driver either.
+MISTAKES: Final = (
+    AssertionError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    EvensongError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +64,21 @@ class Outcome:
 
 def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
     """Run a setup with every check."""
+    return run_recorded(setup, engine)[0]
+
+
+def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History]:
+    """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
     run = _Run(setup, engine, Invariants())
+    run.violations.extend(coverage.impossible(run.world.pairs))
+    if run.is_cut_short:
+        return run.outcome({}, time.perf_counter() - started), run.history
     verdicts = evs.check(run.history, run.submitted, setup.options.parameters)
     statuses = {one.property_id: one.status for one in verdicts.by_property.values()}
     for verdict in verdicts.by_property.values():
         run.violations.extend(verdict.samples)
-    return run.outcome(statuses, time.perf_counter() - started)
+    return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
 def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:
@@ -75,14 +95,16 @@ class _Run:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
         self.world: Final = World(setup, engine, self.history, observer)
+        self.is_cut_short = True  # then its history proves nothing about what was still to come
         calm_at = calm_of(setup)
         try:
             self._run(setup, calm_at)
+            self.is_cut_short = False
         except InvariantBroken as broken:
             text = f"at {self.world.now} us: {broken.text}"
             self.violations.append(Violation(broken.invariant, text))
-        except AssertionError:
-            self.violations.append(Violation(ASSERT, traceback.format_exc(limit=-4)))
+        except MISTAKES:
+            self.violations.append(Violation(BUG, traceback.format_exc(limit=-4)))
         for node, why in self.world.halts:
             self.violations.append(Violation(HALT, f"{node} halted: {why}", (node,)))
         self.calm_us: Final = self.world.now - calm_at

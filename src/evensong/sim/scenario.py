@@ -9,17 +9,20 @@
     p  resends token 1 to q ...
 
 One command a line, `#` begins a comment. A link takes 100 us and nothing is left to chance, so a
-scenario always gives the same story. The commands are the methods of `Play`.
+scenario always gives the same story. The commands are the methods of `Play`. Every scenario is
+judged like any other run: invariants at every step, extended virtual synchrony at the end.
 """
 
 import shlex
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId
-from evensong.errors import BadScenario
-from evensong.sim import inject
+from evensong.errors import BadScenario, InvariantBroken
+from evensong.sim import evs, inject
+from evensong.sim.check import Invariants, machine_of
 from evensong.sim.engines import TOTEM
+from evensong.sim.evs import Violation
 from evensong.sim.faults import (
     EVERYBODY,
     Clog,
@@ -38,10 +41,11 @@ from evensong.sim.faults import (
     Slow,
     Unclog,
 )
+from evensong.sim.history import History
 from evensong.sim.machine import Processor
 from evensong.sim.network import DELAY, DROP, HOLD, TWICE, Rule
 from evensong.sim.setup import PARAMETERS, Options, Setup
-from evensong.sim.story import Story
+from evensong.sim.story import Audience, Story
 from evensong.sim.world import World
 
 if TYPE_CHECKING:
@@ -50,9 +54,19 @@ if TYPE_CHECKING:
 SEPARATOR: Final = "----"
 LIMIT_US: Final = 5_000_000  # of a `run until` that does not come to an end
 STEP_US: Final = 100
+MOMENT_US: Final = 10  # shorter than any way through the network
 ALWAYS: Final = 2**31
 STATES: Final = ("operational", "gather", "commit", "recovery")
-TOPICS: Final = ("lives", "installs", "deliveries", "states", "resends", "exchanges", "writes")
+TOPICS: Final = (
+    "lives",
+    "installs",
+    "deliveries",
+    "states",
+    "resends",  # of tokens
+    "repairs",  # of messages
+    "exchanges",
+    "writes",
+)
 QUIET_TOPICS: Final = ("writes",)  # told only when asked for
 UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -63,10 +77,28 @@ def split(text: str) -> tuple[str, str]:
     return (script + "\n", golden) if dashes else (text, "")
 
 
+class Performance(NamedTuple):
+    """What a scenario came to."""
+
+    story: str
+    violations: tuple[Violation, ...]
+
+
 def play(text: str) -> str:
     """Run a scenario and return its story."""
+    return perform(text).story
+
+
+def perform(text: str) -> Performance:
+    """Run a scenario and judge it."""
     script, _ = split(text)
-    return Play().perform(script)
+    performed = Play()
+    try:
+        performed.perform(script)
+    except InvariantBroken as broken:
+        violation = Violation(broken.invariant, broken.text)
+        return Performance(performed.story(), (violation,))
+    return Performance(performed.story(), performed.judge())
 
 
 @final
@@ -79,12 +111,16 @@ class Play:
         self.line_no = 0
         self.told: Final[list[str]] = []
         self.since: Final[list[str]] = []  # commands since the last `run`
+        self.runs = 0
+        self.history: Final = History()
         self._world: World | None = None
         self._story: Story | None = None
         self._commands: Final[dict[str, Callable[[list[str]], None]]] = {
             "set": self.on_set,
             "ring": self.on_ring,
             "processors": self.on_processors,
+            "cluster": self.on_cluster,
+            "start": self.on_start,
             "show": self.on_show,
             "hide": self.on_hide,
             "send": self.on_send,
@@ -109,11 +145,9 @@ class Play:
             "run": self.on_run,
         }
 
-    def perform(self, script: str) -> str:
+    def perform(self, script: str) -> None:
         """Perform a script, line by line."""
-        lines = script.splitlines()
-        runs = 0
-        for self.line_no, line in enumerate(lines, 1):
+        for self.line_no, line in enumerate(script.splitlines(), 1):
             try:
                 words = shlex.split(line, comments=True)
             except ValueError as error:
@@ -122,13 +156,27 @@ class Play:
                 continue
             if words[0] not in self._commands:
                 raise self._bad(f"unknown command {words[0]!r}")
-            if words[0] == "run":
-                runs += 1
             self.since.append(line.strip())
             self._commands[words[0]](words[1:])
-        if runs < 2:
-            self.told[:] = [line for line in self.told if not line.startswith("#")]
-        return "".join(f"{line}\n" for line in self.told)
+
+    def story(self) -> str:
+        """Return what was told; the commands are repeated where there are several runs."""
+        lines = [line for line in self.told if self.runs > 1 or not line.startswith("#")]
+        return "".join(f"{line}\n" for line in lines)
+
+    def judge(self) -> tuple[Violation, ...]:
+        """Say what went wrong; a run that is cut off owes nothing that it could still do."""
+        world = self._world
+        if world is None:
+            return ()
+        if world.is_quiet():
+            world.quiesce()
+        submitted = {life: queue.origin_no for life, queue in world.submitted.items()}
+        verdicts = evs.check(self.history, submitted, self.parameters)
+        found = [Violation("halt", f"{node} halted: {why}") for node, why in world.halts]
+        for verdict in verdicts.by_property.values():
+            found.extend(verdict.samples)
+        return tuple(found)
 
     # Before the run
 
@@ -146,15 +194,34 @@ class Play:
         """`processors p q r`: they start; the story begins at once."""
         self._build(words, is_muted=False)
 
+    def on_cluster(self, words: list[str]) -> None:
+        """`cluster p q r`: they are there, but none runs yet."""
+        self._build(words, is_muted=False, is_asleep=True)
+
+    def on_start(self, words: list[str]) -> None:
+        """`start p q`: processors of a cluster, for the first time."""
+        for word in words:
+            node = self._node(word)
+            if self._running()[0].by_node[node].incarnation:
+                raise self._bad(f"{word} has been started before")
+            self._strike(Restart(0, node))
+
     def on_ring(self, words: list[str]) -> None:
-        """`ring p q r`: they form a ring; the story begins when it is installed and idle."""
-        self._build(words, is_muted=True)
+        """`ring p q r`: they form a ring; the story begins when it is installed and idle.
+
+        `ring p q r | s t`: they form two, apart from each other.
+        """
+        self._build([word for word in words if word != "|"], is_muted=True, is_asleep=True)
         world, story = self._running()
+        if "|" in words:
+            self.on_partition(words)
+        for processor in world.processors:
+            world.boot(processor)
         if not world.run_until(world.is_quiet, LIMIT_US, STEP_US):
             raise self._bad("these processors form no ring")
         story.is_muted = False
 
-    def _build(self, words: list[str], is_muted: bool) -> None:
+    def _build(self, words: list[str], *, is_muted: bool, is_asleep: bool = False) -> None:
         if self._world is not None:
             raise self._bad("the processors are there already")
         if not words or len(set(words)) != len(words) or "*" in words:
@@ -168,7 +235,8 @@ class Play:
         story.silent_topics.update(QUIET_TOPICS)
         self._story = story
         setup = Setup(Options(nodes, parameters=self.parameters))
-        world = World(setup, TOTEM, None, story)
+        audience = Audience(story, Invariants())
+        world = World(setup, TOTEM, self.history, audience, is_asleep=is_asleep)
         story.now = lambda: world.now
         self._world = world
 
@@ -192,15 +260,19 @@ class Play:
     # What clients and machines do
 
     def on_send(self, words: list[str]) -> None:
-        """`send p "credo" safe`: a client hands over a message (agreed unless it says safe)."""
+        """`send p "credo" safe`: a client hands a message over (agreed, once; or `x20` of them)."""
+        times = 1
+        if len(words) > 2 and words[-1].startswith("x"):
+            times = self._number(words.pop()[1:])
         if len(words) not in (2, 3) or words[-1] not in ("safe", "agreed", words[1]):
-            raise self._bad('expected: send NAME "text" [safe|agreed]')
+            raise self._bad('expected: send NAME "text" [safe|agreed] [xTIMES]')
         world, _ = self._running()
         processor = self._up(words[0])
         core = processor.core
         assert core is not None
         service = Service.SAFE if words[2:] == ["safe"] else Service.AGREED
-        processor.queue.submit_body(words[1].encode(), service)
+        for _ in range(times):
+            processor.queue.submit_body(words[1].encode(), service)
         world.tell(processor, core)
 
     def on_crash(self, words: list[str]) -> None:
@@ -219,9 +291,11 @@ class Play:
             self._strike(Crash(0, node, count))
 
     def on_restart(self, words: list[str]) -> None:
-        """`restart p`."""
-        node = self._node(self._exactly(words, 1, "a name")[0])
-        self._strike(Restart(0, node))
+        """`restart p`, or `restart p torn` to crash it in its first write."""
+        node = self._node(words[0] if words else "")
+        if words[1:] not in ([], ["torn"]):
+            raise self._bad("expected: restart NAME [torn]")
+        self._strike(Restart(0, node, torn=words[1:] == ["torn"]))
 
     def on_leave(self, words: list[str]) -> None:
         """`leave p`: depart in good order."""
@@ -250,7 +324,7 @@ class Play:
     # What the network does
 
     def on_drop(self, words: list[str]) -> None:
-        """`drop token p->q [x2] [seq 5] [skip 1]`: lose the next ones; `x*` for ever."""
+        """`drop token p->q [x2] [seq 5] [skip 1] [every 3]`: lose the next; `x*` for ever."""
         self._add_rule(DROP, words, 1)
 
     def on_twice(self, words: list[str]) -> None:
@@ -291,9 +365,10 @@ class Play:
         self._strike(Cut(0, *self._link(self._exactly(words, 1, "a link")[0])))
 
     def on_heal(self, words: list[str]) -> None:
-        """`heal`: cuts, partitions and clogs end."""
+        """`heal`: cuts, partitions, clogs and what else befalls links end; `hold` does not."""
         self._exactly(words, 0, "nothing more")
         self._strike(Heal(0))
+        self._running()[0].network.forget_rules()
 
     def on_clog(self, words: list[str]) -> None:
         """`clog p->q 20ms`, or without end."""
@@ -315,8 +390,9 @@ class Play:
     # Time
 
     def on_run(self, words: list[str]) -> None:
-        """`run 5ms`, `run until quiet`, `run until p is recovery`."""
+        """`run 5ms`, `run until quiet`, `run until p is recovery`, `run until p promises`."""
         world, story = self._running()
+        self.runs += 1
         ending = ""
         if words[:1] != ["until"]:
             world.run(world.now + self._duration(self._exactly(words, 1, "a duration")[0]))
@@ -327,6 +403,9 @@ class Play:
             node, state = self._node(words[1]), self._state(words[3])
             if not world.run_until_state(node, state, world.now + LIMIT_US):
                 ending = f"({words[1]} is never in {state})"
+        elif len(words) == 3 and words[2] == "promises":
+            if not self._run_until_promise(self._node(words[1])):
+                ending = f"({words[1]} promises nothing)"
         else:
             raise self._bad("expected: run DURATION, run until quiet, run until NAME is STATE")
         self.told.append(f"# {'; '.join(self.since)}")
@@ -334,6 +413,19 @@ class Play:
         if ending:
             self.told.append(ending)
         self.since.clear()
+
+    def _run_until_promise(self, node: ProcessorId) -> bool:
+        """Run until a processor in recovery has all that its peers held of their old ring."""
+        world, _ = self._running()
+        processor = world.by_node[node]
+
+        def has_promised() -> bool:
+            if not processor.is_up():
+                return False
+            machine = machine_of(processor)
+            return machine.recovery is not None and machine.old.ending.received_flg
+
+        return world.run_until(has_promised, world.now + LIMIT_US, MOMENT_US)
 
     # Words
 
@@ -351,6 +443,9 @@ class Play:
     def _rule(self, action: str, words: list[str], times: int, delay_us: int = 0) -> Rule:
         words, seq = self._option(words, "seq")
         words, skip = self._option(words, "skip")
+        words, every = self._option(words, "every")
+        if every:
+            times = ALWAYS
         if len(words) == 3 and words[2].startswith("x"):
             times = ALWAYS if words[2] == "x*" else self._number(words[2][1:])
             words = words[:2]
@@ -366,6 +461,7 @@ class Play:
             times=times,
             delay_us=delay_us,
             seq=self._number(seq) if seq else None,
+            every=self._number(every) if every else 1,
         )
 
     def _option(self, words: list[str], name: str) -> tuple[list[str], str]:

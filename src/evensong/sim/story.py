@@ -2,7 +2,8 @@
 
 Lines of different processors that say the same within a short while are told together (`*` where
 all that run do it, each at its own time), but only where that keeps every processor's own order: a
-story never hides that two processors did things in different orders.
+story never hides that two processors did things in different orders. That an idle ring's token is
+resent while its representative holds it is not told: it did arrive.
 """
 
 from collections import deque
@@ -25,9 +26,11 @@ from evensong.core.effects import (
 )
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem import wire
-from evensong.core.totem.frames import ENCAP, RETX
+from evensong.core.totem.frames import ENCAP, RETX, RegularToken
+from evensong.core.totem.ring import SingleRing
 from evensong.sim.machine import Processor
 from evensong.sim.unit import UNIT, decode_unit
+from evensong.sim.world import Observer
 
 EVERYBODY_LABEL: Final = "*"
 TEXT_WIDTH: Final = 36
@@ -43,8 +46,55 @@ class Line(NamedTuple):
     note: str = ""
 
 
+class _Run(NamedTuple):
+    """Deliveries in a row that differ in their number alone; they are told in one line."""
+
+    sender: str
+    first: int
+    last: int
+    body: str
+    note: str
+    at: int  # its place among the lines
+
+    def follows(self, before: "_Run") -> bool:
+        is_alike = (self.sender, self.body, self.note) == (before.sender, before.body, before.note)
+        return is_alike and self.first == before.last + 1
+
+    def told(self) -> str:
+        numbers = str(self.first) if self.first == self.last else f"{self.first}..{self.last}"
+        return f'delivers {self.sender}:{numbers} "{self.body}"'
+
+
 def _no_clock() -> int:
     return 0
+
+
+@final
+class Audience:
+    """Several observers of one world, told in turn."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers: Final = observers
+
+    def began(self, processor: Processor) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.began(processor)
+
+    def effect(self, processor: Processor, effect: Effect) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.effect(processor, effect)
+
+    def stepped(self, processor: Processor) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.stepped(processor)
+
+    def ended(self, processor: Processor) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.ended(processor)
 
 
 @final
@@ -59,11 +109,14 @@ class Story:
         self._names: Final = name_by_node
         self._lives: Final[dict[ProcessorId, list[int]]] = {}  # incarnations, in order
         self._last_unicast: Final[dict[ProcessorId, bytes]] = {}
+        self._processors: Final[dict[ProcessorId, Processor]] = {}
+        self._runs: Final[dict[ProcessorId, _Run]] = {}  # deliveries that may still grow
 
     # The observer's calls
 
     def began(self, processor: Processor) -> None:
         """Tell that a processor starts."""
+        self._processors[processor.node] = processor
         lives = self._lives.setdefault(processor.node, [])
         lives.append(processor.incarnation)
         self._tell("lives", processor, "starts", f"life {len(lives)}")
@@ -107,7 +160,7 @@ class Story:
         if not self.is_muted and topic not in self.silent_topics:
             self.lines.append(Line(self.now(), processor.node, text, note))
 
-    def _tell_again(self, processor: Processor, text: str, note: str) -> None:
+    def _tell_again(self, topic: str, processor: Processor, text: str, note: str) -> None:
         """Tell a retransmission; the second and later ones in a row are counted, not told."""
         node = processor.node
         for at, line in enumerate(self.lines):
@@ -115,7 +168,7 @@ class Story:
                 count = int(line.note.removeprefix(note).removeprefix(" x") or 1) + 1
                 self.lines[at] = line._replace(note=f"{note} x{count}")
                 return
-        self._tell("resends", processor, text, note)
+        self._tell(topic, processor, text, note)
 
     def _tell_broadcast(self, processor: Processor, datagram: bytes) -> None:
         if datagram[0] != wire.REGULAR:
@@ -123,7 +176,7 @@ class Story:
         message = wire.decode_regular(datagram)
         if message.flags & RETX:
             text = f"resends {message.seq} of {self._ring(message.ring_id)}"
-            self._tell_again(processor, text, "(requested)")
+            self._tell_again("repairs", processor, text, "(requested)")
         elif message.flags & ENCAP:
             inner = wire.decapsulate(message.payload)
             text = f"exchanges {inner.seq} of {self._ring(inner.ring_id)}"
@@ -134,10 +187,24 @@ class Story:
         if self._last_unicast.get(processor.node) == datagram:
             kind = wire.KIND_NAMES[datagram[0]]
             if datagram[0] == wire.TOKEN:
-                kind += f" {wire.decode_token(datagram).token_seq}"
+                token = wire.decode_token(datagram)
+                if self._rests_with(effect.to, token):
+                    return
+                kind += f" {token.token_seq}"
             text = f"resends {kind} to {self._name(effect.to)}"
-            self._tell_again(processor, text, "(token_retransmit)")
+            self._tell_again("resends", processor, text, "(token_retransmit)")
         self._last_unicast[processor.node] = datagram
+
+    def _rests_with(self, node: ProcessorId, token: RegularToken) -> bool:
+        """Whether the token did arrive: its ring is idle and the representative holds it."""
+        processor = self._processors.get(node)
+        core = processor.core if processor else None
+        if not isinstance(core, SingleRing):
+            return False
+        held = core.machine.holder.held_token
+        return (
+            held is not None and held.ring_id == token.ring_id and held.token_seq == token.token_seq
+        )
 
     def _tell_delivery(self, processor: Processor, delivered: Deliver) -> None:
         payload = delivered.payload
@@ -150,7 +217,23 @@ class Story:
         note = f"{service}, {kind} {self._ring(delivered.conf_id)}"
         if delivered.after_gap:
             note += ", after a gap"
-        self._tell("deliveries", processor, f'delivers {sender}:{unit_id.origin_no} "{body}"', note)
+        if self.is_muted or "deliveries" in self.silent_topics:
+            return
+        run = _Run(sender, unit_id.origin_no, unit_id.origin_no, body, note, len(self.lines))
+        before = self._runs.get(processor.node)
+        if before is not None and run.follows(before) and self._is_latest(processor.node, before):
+            run = run._replace(first=before.first, at=before.at)
+            line = self.lines[run.at]
+            self.lines[run.at] = line._replace(text=run.told())
+        else:
+            self._tell("deliveries", processor, run.told(), note)
+        self._runs[processor.node] = run
+
+    def _is_latest(self, node: ProcessorId, run: "_Run") -> bool:
+        """Whether the processor has done nothing else since."""
+        return run.at < len(self.lines) and not any(
+            line.node == node for line in self.lines[run.at + 1 :]
+        )
 
     def _name(self, node: ProcessorId) -> str:
         return self._names.get(node, str(node))
@@ -162,6 +245,7 @@ class Story:
         """Return what was told since the last time, folded."""
         told = fold(self.lines)
         self.lines.clear()
+        self._runs.clear()
         everybody = set(running)
         rows = []
         for nodes, line in told:

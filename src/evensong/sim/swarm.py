@@ -18,6 +18,7 @@ from evensong.sim.faults import (
     Crash,
     CrashIn,
     Cut,
+    DelayNext,
     Drift,
     DropNext,
     Duplicate,
@@ -43,6 +44,7 @@ NODES_MIN: Final = 2
 NODES_MAX: Final = 9
 CHANGING: Final = ("gather", "commit", "commit", "recovery", "recovery")
 FRAMES: Final = ("token", "regular", "join", "commit", "beacon", "hold_cancel", "leave")
+ECHOES: Final = ("token", "regular", "beacon", "beacon", "beacon", "hold_cancel", "join")
 
 
 def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
@@ -67,9 +69,10 @@ def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> S
         skew_us_max=rng.choice((0, 1_000 * MS)),
         drift_ppm_max=rng.choice((0, 0, 200, 20_000)),
     )
-    faults = _Faults(rng, ids, calm_at).draw()
+    turns = [rng.randrange(calm_at) for _ in range(rng.choice((0, 0, 3, 6)))]
+    faults = _Faults(rng, ids, calm_at, turns).draw()
     total = messages if messages is not None else rng.randint(250, 550)
-    return Setup(options, faults, _workload(rng, ids, calm_at, total))
+    return Setup(options, faults, _workload(rng, ids, calm_at, turns, total))
 
 
 def _sometimes(rng: Random, chance: float, highest: float) -> float:
@@ -95,13 +98,15 @@ def _weather(rng: Random) -> Weather:
 
 def _parameters(rng: Random, count: int) -> Parameters:
     window_size = rng.choice((50, 50, 20, 8))
-    parameters = Parameters(
+    usual = Parameters.for_ring(count)
+    parameters = usual._replace(
+        beacon=usual.beacon // rng.choice((1, 1, 5)),
         window_size=window_size,
         messages_max=min(window_size, max(5, -(-13 * window_size // (10 * count)))),
         receive_horizon=rng.choice((1_000, 1_000, 64)),
         rtr_max=rng.choice((32, 32, 2)),
         miss_count=rng.choice((1, 1, 2)),
-        ceiling_stride=rng.choice((1_024, 16, 4)),
+        ceiling_stride=rng.choice((1_024, 16, 4, 4)),
         datagram_max=rng.choice((1_400, 1_400, 150)),  # the small one sends commit tokens in parts
     )
     parameters.check(count)
@@ -111,16 +116,19 @@ def _parameters(rng: Random, count: int) -> Parameters:
 class _Faults:
     """Draws a plan of faults that end in a calm."""
 
-    def __init__(self, rng: Random, ids: tuple[ProcessorId, ...], calm_at: int) -> None:
+    def __init__(
+        self, rng: Random, ids: tuple[ProcessorId, ...], calm_at: int, turns: list[int]
+    ) -> None:
         self.rng = rng
         self.ids = ids
         self.calm_at = calm_at
+        self.turns = turns  # when idle rings wake
 
     def draw(self) -> tuple[Fault, ...]:
         rng = self.rng
         makers = [maker for maker in self._makers() if rng.random() < 0.45] or [self._crash]
         faults: list[Fault] = []
-        for _ in range(rng.randint(4, 12)):
+        for _ in range(rng.randint(5, 15)):
             at = rng.randrange(self.calm_at)
             faults += rng.choice(makers)(at)
         stay_down = tuple(rng.sample(self.ids, 1)) if rng.random() < 0.25 else ()
@@ -132,10 +140,10 @@ class _Faults:
         return [
             self._crash,
             self._crash_torn,
-            self._crash_torn,
             self._crash_in,
             self._crash_in,
             self._leave,
+            self._pause,
             self._pause,
             self._slow,
             self._drift,
@@ -147,12 +155,16 @@ class _Faults:
             self._duplicate,
             self._reorder,
             self._drop_next,
+            self._delay_next,
+            self._wake,
         ]
 
     def _node(self) -> ProcessorId:
         return self.rng.choice(self.ids)
 
     def _link(self) -> tuple[ProcessorId, ProcessorId]:
+        if len(self.ids) == 1:
+            return self.ids[0], EVERYBODY
         source, target = self.rng.sample(self.ids, 2)
         drawn = self.rng.random()
         if drawn < 0.2:
@@ -183,9 +195,12 @@ class _Faults:
 
     def _crash_torn(self, at: int) -> list[Fault]:
         node = self._node()
-        # A write comes with every start at the latest: the second restart finds it torn.
-        restarts: list[Fault] = [Restart(self._later(at), node) for _ in range(2)]
-        return [Crash(at, node, torn=True), *restarts]
+        again_at = self._later(at)
+        if self.rng.random() < 0.5:
+            torn: list[Fault] = [Crash(at, node), Restart(again_at, node, torn=True)]
+        else:
+            torn = [Crash(at, node, torn=True)]
+        return [*torn, *self._perhaps_restart(again_at, node)]
 
     def _crash_in(self, at: int) -> list[Fault]:
         node = self._node()
@@ -204,7 +219,7 @@ class _Faults:
 
     def _pause(self, at: int) -> list[Fault]:
         node = self._node()
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.6:
             return [self._perhaps_waiting(Pause(at, node)), Resume(self._later(at), node)]
         return [self._perhaps_waiting(Pause(at, node, self._while()))]
 
@@ -233,7 +248,7 @@ class _Faults:
 
     def _clog(self, at: int) -> list[Fault]:
         link = self._link()
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.7:
             return [self._perhaps_waiting(Clog(at, *link)), Unclog(self._later(at), *link)]
         return [self._perhaps_waiting(Clog(at, *link, self._while()))]
 
@@ -254,19 +269,52 @@ class _Faults:
         drop = DropNext(at, frame, *self._link(), self.rng.choice((1, 1, 2, 6)))
         return [self._perhaps_waiting(drop)]
 
+    def _delay_next(self, at: int) -> list[Fault]:
+        """Bring back what a ring said while another forms; mostly see to it that one does."""
+        rng = self.rng
+        link = rng.choice((self._link(), (EVERYBODY, EVERYBODY)))
+        delay_us = rng.choice((1, 2, 3, 10, 30)) * MS + rng.randrange(MS)
+        echo = DelayNext(at, rng.choice(ECHOES), *link, delay_us, rng.choice((4, 12, 40)))
+        if rng.random() < 0.3:
+            return [echo]
+        return [echo, *self._depart(at + rng.randrange(4 * MS))]
+
+    def _wake(self, at: int) -> list[Fault]:
+        """Let a ring wake and break at once: the next one hears of the waking."""
+        rng = self.rng
+        turn = rng.choice(self.turns) if self.turns else at
+        frame, delay_us = rng.choice(
+            (
+                ("hold_cancel", rng.randrange(200, 3 * MS)),
+                ("regular", rng.randrange(3 * MS, 12 * MS)),
+            )
+        )
+        echo = DelayNext(max(0, turn - MS), frame, EVERYBODY, EVERYBODY, delay_us, 12)
+        return [echo, *self._depart(turn + rng.randrange(1_500))]
+
+    def _depart(self, at: int) -> list[Fault]:
+        node = self._node()
+        return [Leave(at, node), *self._perhaps_restart(at, node)]
+
 
 def _workload(
-    rng: Random, ids: tuple[ProcessorId, ...], calm_at: int, total: int
+    rng: Random, ids: tuple[ProcessorId, ...], calm_at: int, turns: list[int], total: int
 ) -> tuple[Burst, ...]:
-    """Draw who speaks how: steadily, in bursts, or not at all; a little of it after the calm."""
+    """Draw who speaks how: all the time or by turns, in bursts or singly, or not at all.
+
+    A little of it comes after the calm. Between turns rings idle: tokens rest, beacons are sent.
+    """
     safe = rng.choice((0.0, 0.1, 0.5, 1.0))
     body_max = rng.choice((16, 200, BODY_MAX))
     speakers = [node for node in ids if rng.random() < 0.8] or list(ids)
+    end = calm_at + 10 * MS
     bursts = []
     left = total
     while left > 0:
         units = min(left, rng.choice((1, 1, 2, 3, 5, 20)))
-        at = rng.randrange(calm_at + 10 * MS)
+        at = rng.randrange(end)
+        if turns:
+            at = rng.choice(turns) + rng.choice((0, at % (10 * MS)))
         bursts.append(Burst(at, rng.choice(speakers), units, body_max, safe))
         left -= units
     return tuple(sorted(bursts, key=lambda burst: (burst.at_us, burst.node)))

@@ -7,13 +7,12 @@ clients submit, and the ends of faults that last a while.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
-from random import Random
 from typing import Final, Protocol, TypeAlias, assert_never, final, runtime_checkable
 
-from evensong.core.core import Core, Source
+from evensong.core.core import Core
 from evensong.core.effects import (
     Broadcast,
     Deliver,
@@ -28,40 +27,15 @@ from evensong.core.effects import (
     Unicast,
 )
 from evensong.core.ids import ProcessorId
-from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
-from evensong.core.totem.parameters import Parameters
 from evensong.sim import inject
-from evensong.sim.faults import EVERYBODY, REPAIRS, CrashIn, Ended, Fault, When
+from evensong.sim.engines import Engine
+from evensong.sim.faults import CRASH_TORN, EVERYBODY, REPAIRS, CrashIn, Ended, Fault, When
 from evensong.sim.history import History, LifeId
 from evensong.sim.machine import NO_FUSE, Clock, Inbox, Processor
-from evensong.sim.network import Entry, Kinds, Network
+from evensong.sim.network import Entry, Network
 from evensong.sim.setup import CLOCKS, CORES, DRIVERS, NETWORK, Setup, derive
 from evensong.sim.workload import Burst, Queue
-
-
-class MakeCore(Protocol):
-    """How an engine is made for one life of a processor."""
-
-    def __call__(
-        self,
-        my_id: ProcessorId,
-        record: StableRecord,
-        incarnation: int,
-        parameters: Parameters,
-        rng: Random,
-        source: Source,
-    ) -> Core:
-        """Make it; it is started afterwards."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What the world must know of an engine to run it."""
-
-    make: MakeCore
-    kinds: Kinds
 
 
 class Observer(Protocol):
@@ -106,6 +80,8 @@ class World:
         engine: Engine,
         history: History | None = None,
         observer: Observer | None = None,
+        *,
+        is_asleep: bool = False,
     ) -> None:
         options = setup.options
         self.options: Final = options
@@ -141,7 +117,8 @@ class World:
         for item in (*setup.plan, *setup.workload):
             self.schedule(item.at_us, item)
         for processor in self.processors:
-            self.boot(processor)
+            if not is_asleep:  # else a `Restart` starts each
+                self.boot(processor)
 
     def _build(self, node: ProcessorId) -> Processor:
         options = self.options
@@ -341,8 +318,6 @@ class World:
 
     def _burn(self, processor: Processor, effect: Effect) -> bool:
         """Shorten the fuse before an effect; True if the processor crashed instead of it."""
-        if isinstance(effect, Sent):
-            return False  # it is no act of its own: it says what the broadcast before it was
         if processor.torn:
             if not isinstance(effect, Persist):
                 return False
@@ -356,9 +331,13 @@ class World:
 
     # Lives
 
-    def boot(self, processor: Processor) -> None:
-        """Start a life of a processor."""
+    def boot(self, processor: Processor, *, torn: bool = False) -> None:
+        """Start a life of a processor; `torn` ends it in the middle of its first write."""
         record = processor.boot(self.now)
+        if torn:
+            processor.torn = True
+            processor.fuse = 0
+            processor.fuse_kind = CRASH_TORN
         options = self.options
         node, incarnation = processor.node, processor.incarnation
         rng = derive(options.seed, CORES, node, incarnation)
@@ -466,6 +445,8 @@ class World:
     def is_converged(self) -> bool:
         """Whether all that can hear each other are operational in one ring, queues empty."""
         live = {processor.node: processor for processor in self.live()}
+        if any(processor.state != "operational" for processor in live.values()):
+            return False  # who hears whom takes longer to find out
         return all(
             self._is_ring([live[node] for node in component])
             for component in self.network.components(list(live))

@@ -37,18 +37,6 @@ def is_turn_of(my_id: ProcessorId, commit: CommitToken) -> bool:
     )
 
 
-def is_second_turn_of(old: Ring, members: tuple[ProcessorId, ...], commit: CommitToken) -> bool:
-    """Whether it has come round again: for the same members, all filled, mine as I left it."""
-    is_mine = commit.ring_id.rep == old.my_id
-    return (
-        commit.member_ids() == members
-        and commit.rotation == (1 if is_mine else 2)
-        and commit.memb[-1].filled
-        and commit.memb[members.index(old.my_id)].old_ring_id == old.ring_id
-        and commit.token_seq <= 2 * len(members)
-    )
-
-
 def successor_of(my_id: ProcessorId, commit: CommitToken) -> ProcessorId:
     """Return who gets the commit token after me."""
     members = commit.member_ids()

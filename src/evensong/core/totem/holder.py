@@ -90,7 +90,7 @@ class TokenHolder:
         """Keep a message of the ring in use; return why not, or nothing."""
         ring = self.ring
         seq = message.seq
-        if not ring.buffer.is_in_reach(seq) or message.sender_id not in ring.members:
+        if not ring.can_hold(message):
             return "message that cannot be"
         if ring.buffer.has(seq):
             return "message received before"

@@ -15,7 +15,7 @@ from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
 from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.wire import encapsulate, encode_regular, encode_token
+from evensong.core.totem.wire import PAYLOAD_MAX, encapsulate, encode_regular, encode_token
 
 
 @final
@@ -94,6 +94,10 @@ class Ring:
     def is_representative(self) -> bool:
         """Whether this processor leads the ring."""
         return self.ring_id.rep == self.my_id
+
+    def can_hold(self, message: RegularMessage) -> bool:
+        """Whether the message can be an honest one of this ring; all honest ones pass."""
+        return self.buffer.is_in_reach(message.seq) and message.sender_id in self.members
 
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the token can be an honest one of this ring; all honest ones pass."""
@@ -175,6 +179,7 @@ class Ring:
     def order(self, packet: Packet, seq: int) -> RegularMessage:
         """Make a packet the message with this seq, and keep it."""
         service, payload, timestamp = packet
+        assert len(payload) <= PAYLOAD_MAX
         message = RegularMessage(self.my_id, self.ring_id, seq, service, 0, timestamp, payload)
         self.buffer.add(seq, message)
         return message

@@ -4,9 +4,10 @@ All times are microseconds. A timeout that is too short for the ring's size make
 ever, so the rules are checked at start-up and named when they fail.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
 
 from evensong.core.ids import PROCESSORS_MAX
+from evensong.core.totem.wire import RTR_MAX
 from evensong.errors import BadParameters
 
 MS = 1_000
@@ -35,6 +36,31 @@ class Parameters(NamedTuple):
     visit_time_max: int = 100  # what one visit may take, for the rule about token_loss
     packet_time: int = 10
 
+    @classmethod
+    def for_ring(cls, processors: int) -> Self:
+        """Return settings that suit a ring of so many processors.
+
+        The usual ones suit up to 32. Beyond, a rotation takes longer and a herd of Joins takes
+        longer to agree: every timeout is stretched alike, once for each further 32. A visit sends
+        less, so that a full window is still shared by several.
+        """
+        usual = cls()
+        share = -(-13 * usual.window_size // (10 * processors))  # of a window, and a bit more
+        messages_max = min(usual.window_size, max(5, share))
+        return usual.stretched(max(1, -(-processors // 32)))._replace(messages_max=messages_max)
+
+    def stretched(self, factor: int) -> Self:
+        """Return the same settings with every timeout so many times as long."""
+        return self._replace(
+            token_retransmit=self.token_retransmit * factor,
+            token_loss=self.token_loss * factor,
+            join=self.join * factor,
+            consensus=self.consensus * factor,
+            beacon=self.beacon * factor,
+            hold=self.hold * factor,
+            fail_to_rcv_time=self.fail_to_rcv_time * factor,
+        )
+
     def check(self, processors: int) -> None:
         """Refuse what cannot work on a ring of so many processors."""
         rules = [
@@ -54,7 +80,31 @@ class Parameters(NamedTuple):
             ),
             (self.messages_max <= self.window_size, "messages_max <= window_size"),
             (self.window_size <= self.receive_horizon, "window_size <= receive_horizon"),
+            (self.rtr_max <= RTR_MAX, f"rtr_max <= {RTR_MAX}, or a token is no token to others"),
         ]
         for holds, rule in rules:
             if not holds:
                 raise BadParameters(f"for {processors} processors the rule is: {rule}; got {self}")
+
+
+FAST = Parameters(  # a quiet LAN, machines that keep their time: a crash is noticed within 50 ms
+    token_retransmit=10 * MS,
+    token_loss=45 * MS,
+    join=4 * MS,
+    consensus=15 * MS,
+    beacon=100 * MS,
+    hold=12 * MS,
+    fail_to_rcv_time=300 * MS,
+)
+LAN = Parameters(
+    token_retransmit=60 * MS,
+    token_loss=300 * MS,
+    join=40 * MS,
+    consensus=200 * MS,
+    beacon=200 * MS,
+    hold=100 * MS,
+    fail_to_rcv_time=2_000 * MS,
+    miss_count=2,  # the token overtakes messages that are merely in flight
+)
+WAN = LAN.stretched(5)
+PROFILES: Final = {"fast": FAST, "lan": LAN, "wan": WAN}

@@ -14,6 +14,7 @@ from evensong.errors import MalformedFrame
 # header | frame_no:u32 part:u8 parts:u8 | chunk
 PART_FRAME: Final = struct.Struct("!BIQIBB")
 PARTS_MAX: Final = 64
+FRAME_MAX: Final = 32_768  # twice the largest commit token
 
 
 def split(frame: bytes, frame_no: int, datagram_max: int) -> list[bytes]:
@@ -33,13 +34,14 @@ def split(frame: bytes, frame_no: int, datagram_max: int) -> list[bytes]:
 
 @final
 class _Unfinished:
-    __slots__ = ("chunks", "frame_no", "incarnation", "parts")
+    __slots__ = ("chunks", "frame_no", "incarnation", "parts", "room")
 
     def __init__(self, incarnation: int, frame_no: int, parts: int) -> None:
         self.incarnation: Final = incarnation
         self.frame_no: Final = frame_no
         self.parts: Final = parts
         self.chunks: Final[dict[int, bytes]] = {}
+        self.room = FRAME_MAX
 
 
 @final
@@ -65,7 +67,14 @@ class Parts:
             parts,
         ):
             frame = self._begin(transmitter, incarnation, frame_no, parts)
-        frame.chunks[part] = datagram[PART_FRAME.size :]
+        if part in frame.chunks:
+            return None
+        chunk = datagram[PART_FRAME.size :]
+        frame.room -= len(chunk)
+        if frame.room < 0:
+            del self.unfinished[transmitter]
+            raise MalformedFrame("part: frame too large")
+        frame.chunks[part] = chunk
         if len(frame.chunks) < parts:
             return None
         del self.unfinished[transmitter]

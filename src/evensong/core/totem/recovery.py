@@ -67,9 +67,8 @@ class Recovery:
         old = self.old
         if message.ring_id != old.ring_id:
             return
-        buffer = old.buffer
-        if not buffer.has(message.seq) and buffer.is_in_reach(message.seq):
-            buffer.add(message.seq, message)
+        if not old.buffer.has(message.seq) and old.can_hold(message):
+            old.buffer.add(message.seq, message)
         if self.retrans_queue and message.seq in self.retrans_queue:
             self.retrans_queue.remove(message.seq)
 

@@ -18,14 +18,7 @@ from evensong.core.ids import NO_PROCESSOR, NO_RING, Configuration, ProcessorId,
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
-from evensong.core.totem.commit import (
-    convert,
-    entry_of,
-    is_second_turn_of,
-    is_turn_of,
-    propose,
-    successor_of,
-)
+from evensong.core.totem.commit import convert, entry_of, is_turn_of, propose, successor_of
 from evensong.core.totem.frames import (
     ENCAP,
     Beacon,
@@ -33,6 +26,7 @@ from evensong.core.totem.frames import (
     HoldCancel,
     Join,
     Leave,
+    MembEntry,
     RegularMessage,
     RegularToken,
 )
@@ -73,6 +67,7 @@ class StateMachine:
         "membership",
         "met",
         "met_by_state",
+        "my_entry",
         "my_id",
         "my_ring_id",
         "old",
@@ -112,6 +107,7 @@ class StateMachine:
         self.membership: Final = Membership(my_id)
         self.strangers: Final = Strangers(parameters, rng)
         self.recovery: Recovery | None = None
+        self.my_entry: MembEntry | None = None  # what I wrote into the commit token
         self.timers: Final = Timers(parameters)
         self.holder: Final = TokenHolder(self.ring, source, parameters, self.timers, effects)
         self.frame_no = 0
@@ -268,11 +264,18 @@ class StateMachine:
             else:
                 self.drop("commit of another proposal")
         elif state is State.COMMIT:
-            is_mine = commit.ring_id == self.my_ring_id
-            if is_mine and is_second_turn_of(self.old, self.membership.proposed(), commit):
-                self.enter_recovery(commit, now)
-            else:
+            expected = 1 if commit.ring_id.rep == self.my_id else 2
+            is_filled = commit.memb[-1].filled
+            if commit.ring_id != self.my_ring_id or not is_filled or commit.rotation != expected:
                 self.drop("commit seen before")
+            elif (
+                commit.member_ids() != self.membership.proposed()
+                or self.my_entry not in commit.memb
+                or commit.token_seq > 2 * len(commit.memb)
+            ):
+                self.drop("commit that cannot be")
+            else:
+                self.enter_recovery(commit, now)
         elif state is State.RECOVERY:
             recovery = self.recovery
             assert recovery is not None
@@ -418,12 +421,15 @@ class StateMachine:
         self._change_state(State.COMMIT)
         self.my_ring_id = commit.ring_id
         self._reserve(commit.ring_id.seq)
-        commit.memb[commit.memb_index()] = entry_of(self.old)
+        self.my_entry = commit.memb[commit.memb_index()] = entry_of(self.old)
         self.effects.append(StateChange("commit", commit.ring_id, "consensus", NO_PROCESSOR))
         self._forward_commit(commit, now)
 
     def enter_recovery(self, commit: CommitToken, now: int) -> None:
         """Freeze the old ring and exchange what its members lack [SRP §6]."""
+        self.effects.append(
+            StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
+        )
         commit.rotation = 2
         self._forward_commit(commit, now)
         self.recovery = Recovery(commit, self.old)
@@ -432,9 +438,6 @@ class StateMachine:
         )
         self._use(ring)
         self._change_state(State.RECOVERY)
-        self.effects.append(
-            StateChange("recovery", commit.ring_id, "commit token came twice", NO_PROCESSOR)
-        )
 
     def enter_operational(self, now: int) -> None:
         """Install the ring: one action, no step of the network in between [SRP §6]."""
@@ -574,7 +577,7 @@ class StateMachine:
             self.drop("message for a frozen ring")
         elif old.buffer.has(message.seq):
             self.drop("message received before")
-        elif not old.buffer.is_in_reach(message.seq) or message.sender_id not in old.members:
+        elif not old.can_hold(message) or message.flags & ENCAP:
             self.drop("message that cannot be")
         else:
             old.buffer.add(message.seq, message)

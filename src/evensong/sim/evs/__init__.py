@@ -5,7 +5,13 @@ function of the prepared history (`Reading`) to a `Finding` with witnesses a per
 and sets are judged by origin identity and content; the protocol's own keys only in addition.
 
 Follows Moser et al., "Extended Virtual Synchrony" (EVS1 to EVS7), and the service definitions of
-the Totem single-ring protocol (TM, TR, TF, TG). Deviations: docs/deviations.md#evs-check.
+the Totem single-ring protocol (TM, TR, TF, TG). Where we say more exactly what is asked:
+
+- EVS1.3 compares no times: that a send came first is EVS1.1's cycle test, good on any hosts.
+- EVS2.3 stands for EVS2.4 too, and also forbids a delivery after its com(c) was left.
+- EVS6.3, EVS5, TG and FIFO look at first deliveries; a second one is EVS1.4's and EVS6.1's.
+- TR3 is asked of every configuration that the run ends in, since each life begins alone.
+- LV-1 asks the members of a final configuration only for what was sent in it.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,0 +1,115 @@
+"""What a campaign came to: counts over its runs, and every failure with the command to repeat it.
+
+The order in which runs end does not matter: any number of jobs gives the same tally.
+"""
+
+from collections import Counter
+from typing import Final, NamedTuple, final
+
+from evensong.sim import coverage, evs
+from evensong.sim.campaign import Done, Task
+from evensong.sim.coverage import Pair
+from evensong.sim.run import I15, Outcome
+
+INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
+STATUSES: Final = tuple(status.value for status in evs.Status)
+WORKER: Final = "worker"  # the process of the run died
+
+
+class Failure(NamedTuple):
+    """One broken promise of a run."""
+
+    task: Task
+    property_id: str
+    text: str
+
+
+@final
+class Tally:
+    """Adds runs up."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.deliveries = 0
+        self.configurations = 0
+        self.datagrams = 0
+        self.runs_with_fault_in_change = 0
+        self.faults: Final[Counter[str]] = Counter()  # runs in which a kind struck
+        self.fault_events: Final[Counter[str]] = Counter()
+        self.pairs: Final[Counter[Pair]] = Counter()  # runs that reached a pair
+        self.properties: Final[dict[str, Counter[str]]] = {
+            name: Counter() for name in (*INVARIANTS, *evs.PROPERTIES)
+        }
+        self.digests: Final[dict[int, str]] = {}  # by seed
+        self._failures: Final[list[Failure]] = []
+
+    def add(self, done: Done) -> None:
+        """Count a run."""
+        self.runs += 1
+        if done.outcome is None:
+            self._failures.append(Failure(done.task, WORKER, done.text))
+            return
+        outcome = done.outcome
+        self.deliveries += outcome.deliveries
+        self.configurations += outcome.configurations
+        self.datagrams += outcome.datagrams
+        self.runs_with_fault_in_change += outcome.faults_in_change > 0
+        self.faults.update(outcome.faults.keys())
+        self.fault_events.update(outcome.faults)
+        self.pairs.update(outcome.pairs)
+        self.digests[done.task.seed] = outcome.digest
+        for violation in outcome.violations:
+            self._failures.append(Failure(done.task, violation.property_id, violation.text))
+        self._judge(outcome)
+
+    def _judge(self, outcome: Outcome) -> None:
+        broken = outcome.broken()
+        # A run that was cut short was not watched to its end: what did not break is left open.
+        unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
+        for name in INVARIANTS:
+            status = evs.Status.FAIL if name in broken else unbroken
+            self.properties[name][status.value] += 1
+        for name in evs.PROPERTIES:
+            status = outcome.statuses.get(name, evs.Status.INCONCLUSIVE)
+            self.properties[name][status.value] += 1
+
+    def failures(self) -> list[Failure]:
+        """Return every broken promise, by seed; those of one run in the order of their finding."""
+        return sorted(self._failures, key=lambda failure: failure.task.seed)
+
+    def failed_runs(self) -> int:
+        """Return how many runs broke a promise."""
+        return len({failure.task for failure in self._failures})
+
+    def pairs_unreached(self) -> list[Pair]:
+        """Return the pairs of state and event that can happen and did not."""
+        return coverage.unreached(self.pairs)
+
+    def to_plain(self) -> dict[str, object]:
+        """Return the tally as plain data."""
+        failures = self.failures()
+        return {
+            "runs": self.runs,
+            "violations": len(failures),
+            "failures": [
+                {
+                    "seed": failure.task.seed,
+                    "property": failure.property_id,
+                    "text": failure.text,
+                    "command": failure.task.command(),
+                }
+                for failure in failures
+            ],
+            "deliveries": self.deliveries,
+            "configurations": self.configurations,
+            "datagrams": self.datagrams,
+            "faults": dict(sorted(self.faults.items())),
+            "fault_events": dict(sorted(self.fault_events.items())),
+            "runs_with_fault_in_commit_or_recovery": self.runs_with_fault_in_change,
+            "pairs_reached": [coverage.say(pair) for pair in sorted(self.pairs)],
+            "pairs_unreached": [coverage.say(pair) for pair in self.pairs_unreached()],
+            "properties": {
+                name: {status: counts[status] for status in STATUSES}
+                for name, counts in self.properties.items()
+            },
+        }
