@@ -603,9 +603,9 @@ MEMBERSHIP_MUTANTS: Final = (
     ),
     Mutant(
         "recovery before all entries are filled",
-        "commit.py",
-        "        and commit.rotation == (1 if commit.ring_id.rep == my_id else 2)\n",
-        "",
+        "states.py",
+        "or not is_filled or commit.rotation != expected:",
+        "or not is_filled:",
         UNIT + "test_states_forming.py::test_in_commit_a_commit_token_seen_before_is_dropped",
     ),
     Mutant(

@@ -15,7 +15,7 @@ from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.states import State
 from evensong.sim import inject
 from evensong.sim.check import machine_of
-from evensong.sim.faults import Crash
+from evensong.sim.faults import Crash, CrashIn, Restart
 from evensong.sim.machine import Processor
 from evensong.sim.network import DROP, HOLD, Rule
 from tests.sim.stage import Stage
@@ -278,4 +278,42 @@ def test_s9_a_safe_message_in_flight_at_a_partition_is_transitional_on_both_side
     stage.run(after_us)
     stage.world.network.part([[1, 2], [3, 4]])
     stage.run(100_000)
+    stage.check_end()
+
+
+# -- S3, S7, S8: crashes at every step, starts and restarts -----------------------------------
+
+
+@pytest.mark.parametrize("state", ["commit", "recovery"])
+@pytest.mark.parametrize("node", STAYING)
+@pytest.mark.parametrize("effects", range(0, 12, 2))
+def test_s3_a_processor_crashes_at_a_step_of_a_formation(
+    node: ProcessorId, state: str, effects: int
+) -> None:
+    stage = broken_ring()
+    inject.strike(stage.world, CrashIn(0, node, state, effects))
+    stage.run(150_000)
+    stage.check_end(DEPARTING)
+
+
+def test_s7_sixteen_that_start_together_form_one_ring_at_once() -> None:
+    stage = Stage(*range(1, 17))
+    stage.run(3 * stage.parameters.consensus)
+    rings = {machine_of(processor).ring.members for processor in stage.world.live()}
+    assert rings == {tuple(range(1, 17))}
+    assert all(len(life.confs) == 3 for life in stage.history.lives.values())
+    stage.check_end()
+
+
+@pytest.mark.parametrize("after_us", range(1_500, 16_000, 2_900))
+def test_s8_a_processor_restarts_before_anybody_missed_it(after_us: int) -> None:
+    stage = Stage(1, 2, 3)
+    stage.form()
+    stage.send(2, b"before", safe=True)
+    inject.strike(stage.world, Crash(0, 3))
+    stage.run(after_us)
+    inject.strike(stage.world, Restart(0, 3))
+    stage.run(100_000)
+    stage.send(3, b"after", safe=True)
+    stage.run(20_000)
     stage.check_end()

@@ -66,6 +66,8 @@ def commit_for(desk: Desk, filled: int, rotation: int = 1, ring_seq: int = 0) ->
     commit = propose(RingId(seq, 1), (1, 2, 3))
     for index in range(filled):
         commit.memb[index] = entry(index + 1, machine.old.ring_id)
+    if machine.my_entry is not None and desk.state is not GATHER and filled >= machine.my_id:
+        commit.memb[machine.my_id - 1] = machine.my_entry
     commit.rotation = rotation
     return commit
 

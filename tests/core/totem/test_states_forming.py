@@ -208,7 +208,7 @@ def test_a_commit_token_that_was_forwarded_more_often_than_can_be_is_dropped() -
     _, desk = reach(COMMIT)
     worn = commit_for(desk, 3, 2)
     worn.token_seq = 7
-    assert dropped(desk, commit_from(1, worn), "commit seen before")
+    assert dropped(desk, commit_from(1, worn), "commit that cannot be")
 
 
 def test_in_gather_a_commit_token_of_other_members_is_dropped() -> None:
@@ -254,14 +254,14 @@ def test_in_commit_a_commit_token_whose_members_changed_on_the_way_is_dropped(
     other = propose(desk.machine.my_ring_id, members)
     other.memb[:] = [entry(member, desk.machine.old.ring_id) for member in members]
     other.rotation = 2
-    assert dropped(desk, commit_from(1, other), "commit seen before")
+    assert dropped(desk, commit_from(1, other), "commit that cannot be")
 
 
 def test_in_commit_a_commit_token_that_lost_my_entry_is_dropped() -> None:
     _, desk = reach(COMMIT)
     other = commit_for(desk, 3, 2)
     other.memb[1] = entry(2, RingId(4, 2))
-    assert dropped(desk, commit_from(1, other), "commit seen before")
+    assert dropped(desk, commit_from(1, other), "commit that cannot be")
 
 
 @cell("commit token", RECOVERY)

@@ -37,18 +37,6 @@ def is_turn_of(my_id: ProcessorId, commit: CommitToken) -> bool:
     )
 
 
-def is_second_turn_of(
-    my_id: ProcessorId, members: tuple[ProcessorId, ...], commit: CommitToken
-) -> bool:
-    """Whether it has come round again: for the same members, and all have filled it."""
-    return (
-        commit.member_ids() == members
-        and commit.rotation == (1 if commit.ring_id.rep == my_id else 2)
-        and commit.memb[-1].filled
-        and commit.token_seq <= 2 * len(members)
-    )
-
-
 def successor_of(my_id: ProcessorId, commit: CommitToken) -> ProcessorId:
     """Return who gets the commit token after me."""
     members = commit.member_ids()

@@ -18,14 +18,7 @@ from evensong.core.ids import NO_PROCESSOR, NO_RING, Configuration, ProcessorId,
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
-from evensong.core.totem.commit import (
-    convert,
-    entry_of,
-    is_second_turn_of,
-    is_turn_of,
-    propose,
-    successor_of,
-)
+from evensong.core.totem.commit import convert, entry_of, is_turn_of, propose, successor_of
 from evensong.core.totem.frames import (
     ENCAP,
     Beacon,
@@ -271,11 +264,18 @@ class StateMachine:
             else:
                 self.drop("commit of another proposal")
         elif state is State.COMMIT:
-            is_mine = commit.ring_id == self.my_ring_id and self.my_entry in commit.memb
-            if is_mine and is_second_turn_of(self.my_id, self.membership.proposed(), commit):
-                self.enter_recovery(commit, now)
-            else:
+            expected = 1 if commit.ring_id.rep == self.my_id else 2
+            is_filled = commit.memb[-1].filled
+            if commit.ring_id != self.my_ring_id or not is_filled or commit.rotation != expected:
                 self.drop("commit seen before")
+            elif (
+                commit.member_ids() != self.membership.proposed()
+                or self.my_entry not in commit.memb
+                or commit.token_seq > 2 * len(commit.memb)
+            ):
+                self.drop("commit that cannot be")
+            else:
+                self.enter_recovery(commit, now)
         elif state is State.RECOVERY:
             recovery = self.recovery
             assert recovery is not None
