@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint mutants soak bench clean
+.PHONY: help demo test lint mutants hostile soak bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ lint: $(READY) ## format, lint and types
 
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
+
+hostile: $(READY) ## a million hostile frames
+	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py --hostile-frames 1000000
 
 soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 	$(BIN)/evensong sim --seeds $(SEEDS)

@@ -1,4 +1,9 @@
 import pytest
+from hypothesis import settings
+
+# Tests are the same on every machine and at every hour: no example is drawn by chance or by clock.
+settings.register_profile("evensong", derandomize=True, deadline=None)
+settings.load_profile("evensong")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -6,4 +11,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rewrite-goldens",
         action="store_true",
         help="write the stories of tests/scenarios anew; review them as a diff",
+    )
+    parser.addoption(
+        "--hostile-frames",
+        type=int,
+        default=100_000,
+        help="how many hostile frames tests/core/totem/test_hostile.py throws at the cores",
     )

@@ -301,17 +301,16 @@ class Invariants:
             self._adopt(node, ring)
         if buffer.high > summary.seq_max and len(ring.members) > 1:
             self._broken("I3", node, f"holds {buffer.high} beyond {summary.seq_max}")
-        if not buffer.released <= ring.my_safe <= buffer.aru:
-            text = f"released {buffer.released}, safe {ring.my_safe}, aru {buffer.aru}"
-            self._broken("I5", node, text)
+        if ring.my_safe > buffer.aru:
+            self._broken("I5", node, f"safe line {ring.my_safe} beyond aru {buffer.aru}")
         if ring.my_safe > summary.safe_max:
             summary.safe_max = ring.my_safe
             for other, theirs in summary.rings.items():
                 if theirs.buffer.aru < ring.my_safe:
                     text = f"safe line {ring.my_safe}, but {other} has {theirs.buffer.aru}"
                     self._broken("I5", node, text)
-        if buffer.released > summary.safe_max:
-            self._broken("I6", node, f"releases {buffer.released} beyond {summary.safe_max}")
+        if buffer.released > ring.my_safe:  # what is safe here, everybody has (I5)
+            self._broken("I6", node, f"releases {buffer.released} beyond {ring.my_safe}")
         if machine.state is State.OPERATIONAL and ring.high_delivered > buffer.aru:
             self._broken("I7", node, f"delivered {ring.high_delivered} beyond aru {buffer.aru}")
 

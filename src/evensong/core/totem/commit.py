@@ -30,7 +30,11 @@ def entry_of(old: Ring) -> MembEntry:
 
 def is_turn_of(my_id: ProcessorId, commit: CommitToken) -> bool:
     """Whether the first rotation has come to me: all before me have filled their entries."""
-    return commit.rotation == 1 and commit.memb_index() == commit.member_ids().index(my_id)
+    return (
+        commit.rotation == 1
+        and commit.memb_index() == commit.member_ids().index(my_id)
+        and commit.token_seq <= len(commit.memb)
+    )
 
 
 def successor_of(my_id: ProcessorId, commit: CommitToken) -> ProcessorId:

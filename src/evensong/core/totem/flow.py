@@ -11,6 +11,8 @@ from typing import Final, final
 
 from evensong.core.totem.frames import RegularToken
 
+BACKLOG_HONEST_MAX: Final = 2**30  # more than all processors of the largest ring together show
+
 
 @final
 class FlowControl:
@@ -26,7 +28,10 @@ class FlowControl:
 
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the counts can be honest: they contain my own, and keep to the window."""
-        return self.my_trc <= token.fcc <= self.window_size and token.backlog >= self.my_pbl
+        return (
+            self.my_trc <= token.fcc <= self.window_size
+            and self.my_pbl <= token.backlog <= BACKLOG_HONEST_MAX
+        )
 
     def repairs_max(self, token: RegularToken) -> int:
         """How many retransmissions this visit may make."""

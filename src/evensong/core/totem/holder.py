@@ -92,10 +92,10 @@ class TokenHolder:
         seq = message.seq
         if not ring.can_hold(message):
             return "message that cannot be"
-        if seq > self.last_token_seq:
-            self.timers.token_retransmit.stop()  # somebody had the token after me
         if ring.buffer.has(seq):
             return "message received before"
+        if seq > self.last_token_seq:
+            self.timers.token_retransmit.stop()  # somebody had the token after me
         ring.buffer.add(seq, message)
         self.regular_at = now
         self.timers.token_loss.start(now)

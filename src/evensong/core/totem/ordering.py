@@ -103,7 +103,9 @@ class Ring:
         """Whether the token can be an honest one of this ring; all honest ones pass."""
         rtr = token.rtr
         return (
-            self.buffer.is_in_reach(token.seq)
+            self.buffer.high <= token.seq  # whoever broadcast more would have the token after me
+            and self.buffer.is_in_reach(token.seq)
+            and token.token_seq - self.my_token_seq <= len(self.members)
             and (token.aru_id == NO_PROCESSOR or token.aru_id in self.members)
             and (token.retrans_setter == NO_PROCESSOR or token.retrans_setter in self.members)
             and (not rtr or sum(count for _, count in rtr) <= self.parameters.receive_horizon)

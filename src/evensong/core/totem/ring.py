@@ -115,12 +115,12 @@ class SingleRing(Core):
         kind, transmitter, incarnation = wire.HEADER.unpack_from(datagram)
         if transmitter == machine.my_id:
             self._meet_myself(incarnation)
+        elif transmitter == NO_PROCESSOR:
+            raise MalformedFrame("header: nobody")
         elif kind == wire.REGULAR:
             machine.on_regular(wire.decode_regular(datagram), transmitter, now)
         elif kind == wire.TOKEN:
             machine.on_token(wire.decode_token(datagram), now)
-        elif transmitter == NO_PROCESSOR:
-            raise MalformedFrame("header: nobody")
         elif kind == wire.JOIN:
             machine.on_join(wire.decode_join(datagram), now)
         elif kind == wire.COMMIT:

@@ -39,6 +39,7 @@ from evensong.core.totem.recovery import Recovery, close_ring
 from evensong.core.totem.timers import Timers
 
 RING_SEQ_STEP: Final = 4  # room for the transitional configuration's id, two below [SRP §5]
+RING_SEQ_LEAP: Final = 2**40  # more than any processor gets ahead of another in a lifetime
 
 
 class State(Enum):
@@ -205,6 +206,8 @@ class StateMachine:
         sender_id = join.sender_id
         if now < self.stale_joins_until:
             self.drop("join queued while I was paused")
+        elif self._is_far(join.ring_seq):
+            self.drop("ring seq that cannot be")
         elif self._is_in_quarantine(join, now):
             self.drop("join in quarantine")
         elif state is State.OPERATIONAL:
@@ -268,6 +271,7 @@ class StateMachine:
             elif (
                 commit.member_ids() != self.membership.proposed()
                 or self.my_entry not in commit.memb
+                or commit.token_seq > 2 * len(commit.memb)
             ):
                 self.drop("commit that cannot be")
             else:
@@ -525,10 +529,15 @@ class StateMachine:
         highest = max(self.my_ring_id.seq, self.membership.max_join_seq)
         return RingId(highest + RING_SEQ_STEP, self.my_id)
 
+    def _is_far(self, ring_seq: int) -> bool:
+        """Whether a ring seq leaps ahead: taken over once, it would be everybody's for ever."""
+        return ring_seq > max(self.my_ring_id.seq, self.membership.max_join_seq) + RING_SEQ_LEAP
+
     def _is_proposed(self, commit: CommitToken) -> bool:
         return (
             commit.member_ids() == self.membership.proposed()
             and commit.ring_id.seq > self.my_ring_id.seq
+            and not self._is_far(commit.ring_id.seq)
             and commit.ring_id.rep != self.my_id
             and is_turn_of(self.my_id, commit)
         )

@@ -1,0 +1,52 @@
+import pytest
+
+from evensong.core.ids import PROCESSORS_MAX
+from evensong.core.totem.parameters import Parameters
+from evensong.errors import BadParameters
+
+GOOD = Parameters()
+
+
+@pytest.mark.parametrize("processors", [1, 2, 9, 40])
+def test_the_defaults_work(processors: int) -> None:
+    GOOD.check(processors)
+    assert GOOD.window_size >= GOOD.messages_max
+
+
+@pytest.mark.parametrize("processors", [0, -1, PROCESSORS_MAX + 1])
+def test_a_ring_has_from_one_to_the_largest_number_of_processors(processors: int) -> None:
+    with pytest.raises(BadParameters, match=f"1..{PROCESSORS_MAX} processors"):
+        GOOD.check(processors)
+
+
+@pytest.mark.parametrize("name", Parameters._fields)
+@pytest.mark.parametrize("value", [0, -5])
+def test_every_parameter_is_positive(name: str, value: int) -> None:
+    with pytest.raises(BadParameters, match="every parameter is positive"):
+        GOOD._replace(**{name: value}).check(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "rule"),
+    [
+        ({"token_retransmit": 3_751}, {"token_retransmit": 3_750}, "4 . token_retransmit"),
+        ({"consensus": 4_000}, {"consensus": 4_001}, "consensus > 2 . join"),
+        ({"hold": 7_500}, {"hold": 7_499}, "2 . hold < token_loss"),
+        ({"beacon": 1_999}, {"beacon": 2_000}, "beacon >= join"),
+        ({"visit_time_max": 1_501}, {"visit_time_max": 1_500}, "3 . .processors . visit_time"),
+        ({"messages_max": 51}, {"messages_max": 50}, "messages_max <= window_size"),
+        ({"receive_horizon": 49}, {"receive_horizon": 50}, "window_size <= receive_horizon"),
+    ],
+)
+def test_a_rule_refuses_just_beyond_its_limit(
+    change: dict[str, int], kept: dict[str, int], rule: str
+) -> None:
+    GOOD._replace(**kept).check(3)
+    with pytest.raises(BadParameters, match=rule):
+        GOOD._replace(**change).check(3)
+
+
+def test_a_large_ring_needs_more_time_for_its_token() -> None:
+    GOOD.check(45)
+    with pytest.raises(BadParameters, match="visit_time_max"):
+        GOOD.check(46)

@@ -1,0 +1,296 @@
+"""The state x event table, cell by cell [SRP §5]: an idle ring, timers, and the whole table."""
+
+from evensong.core.effects import Broadcast, Service
+from evensong.core.totem import wire
+from evensong.core.totem.states import State
+from tests.core.totem import test_states, test_states_forming
+from tests.core.totem.bench import (
+    Bench,
+    Desk,
+    datagrams,
+    delivered,
+    installed,
+    join_from,
+    joins,
+    next_token,
+    reach,
+    regular,
+    ring_of,
+    token_from,
+    tokens,
+)
+from tests.core.totem.table import (
+    CELLS,
+    COMMIT,
+    EVENTS,
+    FORMING,
+    GATHER,
+    OPERATIONAL,
+    RECOVERY,
+    cell,
+    commit_for,
+    commit_from,
+    dropped,
+    in_states,
+)
+
+# -- an idle ring ----------------------------------------------------------------------------
+
+
+def idle_ring() -> Bench:
+    bench = ring_of(1, 2, 3)
+    bench.run_until(lambda: bench[1].machine.holder.held_token is not None)
+    bench.flight.clear()
+    return bench
+
+
+@cell("hold timer", OPERATIONAL)
+def test_a_held_token_goes_round_once_in_a_while() -> None:
+    rep = idle_ring()[1]
+    assert rep.machine.timers.hold.deadline <= rep.now + 5_000
+    effects = rep.wait_for(rep.machine.timers.hold)
+    assert len(tokens(effects)) == 1
+    assert rep.machine.holder.held_token is None
+
+
+@cell("hold timer", *FORMING)
+@cell("beacon timer", *FORMING)
+@in_states(*FORMING)
+def test_neither_holding_nor_showing_a_ring_belongs_to_a_ring_that_forms(state: State) -> None:
+    _, rep = reach(state, node=1)
+    assert not rep.machine.timers.hold.is_armed()
+    assert not rep.machine.timers.beacon.is_armed()
+
+
+def test_a_held_token_is_void_when_the_ring_ends() -> None:
+    rep = idle_ring()[1]
+    rep.receive(join_from(3, {1, 2, 3}, ring_seq=99))
+    assert rep.state is GATHER
+    assert rep.machine.holder.held_token is None
+
+
+@cell("submit", OPERATIONAL)
+def test_a_held_token_is_let_go_when_its_holder_has_something_to_send() -> None:
+    effects = idle_ring()[1].submit(b"wake")
+    assert delivered(effects) == [b"wake"]
+    assert len(tokens(effects)) == 1
+
+
+def test_who_does_not_hold_the_idle_token_asks_for_it_once() -> None:
+    desk = idle_ring()[2]
+    assert [type(one) for one in desk.submit(b"one")] == [Broadcast]
+    assert desk.submit(b"two") == []
+
+
+def test_on_a_ring_that_is_not_idle_a_submission_waits_for_the_token() -> None:
+    _, desk = reach(OPERATIONAL)
+    assert desk.submit(b"one") == []
+    assert desk.outbox.backlog() == 1
+
+
+def test_on_a_ring_of_one_a_message_is_delivered_at_once() -> None:
+    bench = ring_of(1)
+    assert delivered(bench[1].submit(b"a", b"b", service=Service.SAFE)) == [b"a", b"b"]
+    assert not bench[1].machine.ring.buffer.messages
+
+
+@cell("submit", *FORMING)
+@in_states(*FORMING)
+def test_while_a_ring_forms_submissions_wait(state: State) -> None:
+    _, desk = reach(state)
+    assert desk.submit(b"one") == []
+    assert desk.outbox.backlog() == 1
+
+
+@cell("hold cancel", OPERATIONAL)
+def test_a_held_token_is_let_go_when_somebody_asks() -> None:
+    rep = idle_ring()[1]
+    cancel = wire.encode_hold_cancel(rep.machine.my_ring_id, 2, 1)
+    assert len(tokens(rep.receive(cancel))) == 1
+    assert rep.machine.ring.idle_visits == 0
+    assert rep.receive(cancel) == []
+
+
+def test_a_token_is_not_held_by_who_has_something_to_send() -> None:
+    bench = idle_ring()
+    rep = bench[1]
+    bench.take(1, rep.wait_for(rep.machine.timers.hold))
+    rep.outbox.put(b"now")
+    bench.run_until(lambda: b"now" in bench.payloads(3))
+    assert rep.machine.holder.held_token is None
+
+
+@cell("hold cancel", *FORMING)
+@in_states(*FORMING)
+def test_a_hold_cancel_means_nothing_to_a_ring_that_forms(state: State) -> None:
+    _, desk = reach(state)
+    cancel = wire.encode_hold_cancel(desk.machine.ring.ring_id, 3, 1)
+    assert dropped(desk, cancel, "hold_cancel of another ring")
+
+
+@cell("beacon timer", OPERATIONAL)
+def test_the_representative_of_a_quiet_ring_shows_that_it_exists() -> None:
+    bench = ring_of(1, 2, 3)
+    rep = bench[1]
+    deadline = rep.machine.timers.beacon.deadline
+    bench.run_until(lambda: rep.machine.timers.beacon.deadline != deadline)
+    said = [effect for node, effect in bench.told if node == 1]
+    beacon = wire.decode_beacon(datagrams(said, wire.BEACON)[0])
+    assert (beacon.ring_id, beacon.memb_count) == (rep.machine.my_ring_id, 3)
+    assert rep.machine.timers.beacon.deadline == deadline + 50_000
+
+
+def test_messages_of_the_ring_are_beacon_enough() -> None:
+    bench = ring_of(1, 2, 3)
+    rep = bench[1]
+    deadline = rep.machine.timers.beacon.deadline
+    bench.run_until(lambda: bench.now >= deadline - 5_000)
+    bench.submit(3, b"sign of life")
+    bench.run_until(lambda: rep.machine.timers.beacon.deadline != deadline)
+    said = [effect for _, effect in bench.told]
+    assert datagrams(said, wire.BEACON) == []
+
+
+def test_only_the_representative_shows_the_ring() -> None:
+    bench, _ = reach(OPERATIONAL)
+    armed = [desk.machine.timers.beacon.is_armed() for desk in bench.desks.values()]
+    assert armed == [True, False, False]
+
+
+# -- timers ----------------------------------------------------------------------------------
+
+
+@cell("token loss", OPERATIONAL)
+def test_without_token_or_message_the_ring_is_given_up() -> None:
+    _, desk = reach(OPERATIONAL)
+    effects = desk.wait_for(desk.machine.timers.token_loss)
+    assert desk.state is GATHER
+    assert joins(effects)[0].proc_set == {1, 2, 3}
+    assert desk.machine.membership.failed_attempts == {}
+
+
+@cell("token loss", GATHER)
+def test_in_gather_a_commit_token_that_does_not_come_counts_as_a_failed_attempt() -> None:
+    _, desk = reach(GATHER)
+    assert not desk.machine.timers.token_loss.is_armed()
+    for attempt in range(1, 4):
+        for sender in (1, 3):
+            desk.receive(join_from(sender, {1, 2, 3}))
+        desk.wait_for(desk.machine.timers.token_loss)
+        assert desk.state is GATHER
+        assert desk.machine.membership.failed_attempts == {(1, 2, 3): attempt}
+    assert desk.machine.membership.fail_set == {3}
+
+
+@cell("token loss", COMMIT, RECOVERY)
+@in_states(COMMIT, RECOVERY)
+def test_a_formation_that_comes_to_nothing_counts_as_a_failed_attempt(state: State) -> None:
+    _, desk = reach(state)
+    old = desk.machine.old
+    desk.wait_for(desk.machine.timers.token_loss)
+    assert desk.state is GATHER
+    assert desk.machine.membership.failed_attempts == {(1, 2, 3): 1}
+    assert desk.machine.ring is desk.machine.old is old
+
+
+@cell("token retransmit", OPERATIONAL, RECOVERY)
+@in_states(OPERATIONAL, RECOVERY)
+def test_a_token_that_nobody_has_shown_to_have_is_sent_again_unchanged(state: State) -> None:
+    _, desk = reach(state)
+    first = datagrams(desk.receive(token_from(1, next_token(desk))), wire.TOKEN)
+    again = desk.wait_for(desk.machine.timers.token_retransmit)
+    assert datagrams(again, wire.TOKEN) == first
+    assert desk.machine.timers.token_retransmit.deadline == desk.now + 3_000
+
+
+@cell("token retransmit", COMMIT)
+def test_a_commit_token_that_nobody_has_shown_to_have_is_sent_again() -> None:
+    _, desk = reach(GATHER)
+    first = datagrams(desk.receive(commit_from(1, commit_for(desk, 1))), wire.COMMIT)
+    again = desk.wait_for(desk.machine.timers.token_retransmit)
+    assert datagrams(again, wire.COMMIT) == first
+
+
+@cell("token retransmit", GATHER)
+def test_in_gather_no_token_is_sent_again() -> None:
+    _, desk = reach(GATHER)
+    assert not desk.machine.timers.token_retransmit.is_armed()
+
+
+def test_a_message_sent_after_my_token_shows_that_it_arrived() -> None:
+    _, desk = reach(OPERATIONAL)
+    token = next_token(desk)
+    token.seq, token.aru, token.aru_id = 2, 0, 3
+    desk.receive(token_from(1, token))
+    timer = desk.machine.timers.token_retransmit
+    desk.receive(regular(token.ring_id, 1, 1))
+    assert timer.is_armed()  # a message from before my visit shows nothing
+    desk.receive(regular(token.ring_id, 3, 3))
+    assert not timer.is_armed()
+
+
+@cell("join timer", GATHER)
+def test_in_gather_the_proposal_is_said_again() -> None:
+    _, desk = reach(GATHER)
+    deadline = desk.machine.timers.join.deadline
+    assert desk.now + 2_000 <= deadline <= desk.now + 2_500
+    assert joins(desk.expire(deadline))[0].proc_set == {1, 2, 3}
+    assert desk.machine.timers.join.is_armed()
+
+
+@cell("join timer", OPERATIONAL, COMMIT, RECOVERY)
+@cell("consensus timer", OPERATIONAL, COMMIT, RECOVERY)
+@in_states(OPERATIONAL, COMMIT, RECOVERY)
+def test_outside_gather_no_join_is_sent_and_no_consensus_awaited(state: State) -> None:
+    for node in (1, 2):
+        _, desk = reach(state, node)
+        assert not desk.machine.timers.join.is_armed()
+        assert not desk.machine.timers.consensus.is_armed()
+
+
+@cell("consensus timer", GATHER)
+def test_those_who_do_not_agree_in_time_are_given_up() -> None:
+    _, desk = reach(GATHER)
+    desk.receive(join_from(1, {1, 2, 3}))
+    desk.machine.timers.join.stop()
+    effects = desk.wait_for(desk.machine.timers.consensus)
+    assert desk.machine.membership.fail_set == {3}
+    assert joins(effects)[0].fail_set == {3}
+
+
+def test_who_hears_nobody_forms_a_ring_of_one() -> None:
+    _, desk = reach(GATHER)
+    desk.machine.timers.join.stop()
+    effects = desk.wait_for(desk.machine.timers.consensus)
+    assert desk.state is OPERATIONAL
+    assert [(one.transitional, one.members) for one in installed(effects)] == [
+        (True, (2,)),
+        (False, (2,)),
+    ]
+
+
+def test_a_start_waits_for_others_before_it_forms_a_ring_of_one() -> None:
+    desk = Desk(2)
+    assert [one.members for one in installed(desk.start())] == [(2,)]
+    assert desk.state is GATHER
+    deadline = desk.machine.timers.consensus.deadline
+    assert deadline == 8_000
+    while desk.state is GATHER:
+        desk.wait()
+    assert desk.now == deadline
+    assert desk.state is OPERATIONAL
+
+
+def test_joins_of_a_herd_are_gathered() -> None:
+    desk = Desk(2)
+    desk.start()
+    effects = desk.receive(join_from(3, set(range(3, 67))))
+    assert joins(effects) == []
+    assert desk.machine.timers.join.deadline == 2_000 * 65 // 256
+    assert len(joins(desk.wait())) == 1
+
+
+def test_every_cell_of_the_table_has_its_test() -> None:
+    assert test_states  # importing them noted their cells
+    assert test_states_forming
+    assert {(state, event) for state in State for event in EVENTS} - CELLS == set()
