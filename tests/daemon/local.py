@@ -88,8 +88,8 @@ class LocalCluster:
             assert process.stdin is not None
             process.stdin.close()
         if kind is not None:  # pytest shows what a failed test printed
-            for node in self.nodes:
-                print((self.state(node) / "log").read_text())
+            for log in sorted(self.directory.glob("n*/log")):
+                print(log.read_text())
 
     # Settings
 
@@ -106,14 +106,16 @@ class LocalCluster:
         cluster: str = "test",
         key: str = "cluster.key",
         extra: str = "testing = true",
+        node_id: ProcessorId | None = None,
+        ports: Sequence[int] | None = None,
     ) -> None:
         peers = "\n".join(
             f'{peer} = "{self.host}:{port}"'
-            for peer, port in zip(self.nodes, self.ports, strict=True)
+            for peer, port in zip(self.nodes, ports or self.ports, strict=True)
         )
         record = 'record = "record"' if "testing" in extra else ""
         self.config(node).write_text(
-            f'cluster = "{cluster}"\nnode = {node}\nstate = "n{node}"\nkeys = "{key}"\n'
+            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
             f"{record}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
         )
 

@@ -2,7 +2,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -101,10 +101,12 @@ def test_requests_in_one_piece_are_answered_one_by_one(state: Path) -> None:
 
 
 def test_connections_are_bounded(state: Path) -> None:
-    streams = [raw(state) for _ in range(CONNECTIONS_MAX)]
-    assert said(state, b"")["error"] == "too many connections"
-    for stream in streams:
-        stream.close()
+    with ExitStack() as stack:
+        streams = [stack.enter_context(raw(state)) for _ in range(CONNECTIONS_MAX + 1)]
+        reply = json.loads(streams[-1].makefile("rb").readline())
+        assert reply == {"ok": False, "error": "too many connections"}
+        streams[0].sendall(b'{"do": "on"}\n')
+        assert json.loads(streams[0].makefile("rb").readline())["ok"] is True
 
 
 def test_nobody_there_is_told_apart_from_a_refusal(tmp_path: Path) -> None:

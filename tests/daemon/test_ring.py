@@ -129,7 +129,9 @@ def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:
         assert cluster.reap(2) == 0
         cluster.wait_for_ring([1, 3])
         took_s = time.monotonic() - asked_at
-        assert [cluster.status(node)["cause"] for node in (1, 3)] == ["leave", "leave"]
+        causes = {str(cluster.status(node)["cause"]) for node in (1, 3)}
+        assert "leave" in causes
+        assert causes <= {"leave", "join"}  # the other's Join may come before the farewell
         assert "left in good order" in cluster.log(2)
         assert not (cluster.state(2) / "control.sock").exists()
         cluster.wait_until_quiet([1, 3])

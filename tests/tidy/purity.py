@@ -24,6 +24,7 @@ ABOVE: Final = {
     "evensong.core": ("ipc", "sim", "trace", "spark", "daemon", "client", "cli"),
     "evensong.sim": ("cli", "daemon", "client", "spark"),
     "evensong.trace": ("cli", "daemon", "client", "spark"),
+    "evensong.daemon": ("cli", "client", "spark"),
 }
 
 SET_NAMES: Final = ("set", "frozenset")

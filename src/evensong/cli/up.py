@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             directory = args.dir.resolve()
         configs = lay_out(directory, args.nodes, args.profile, is_insecure=args.insecure)
-        previous = signal.signal(signal.SIGTERM, _interrupt)
-        stack.callback(signal.signal, signal.SIGTERM, previous)
+        for number in (signal.SIGTERM, signal.SIGINT):  # SIGINT too: a shell's `&` ignores it
+            stack.callback(signal.signal, number, signal.signal(number, _interrupt))
         cluster = Cluster(configs)
         try:
             cluster.start()

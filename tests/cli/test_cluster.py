@@ -1,0 +1,112 @@
+"""The commands around daemons: keys, config, daemon, status, up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_VIOLATION
+from evensong.cli.main import main
+from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_key_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "cluster.key")
+    assert main(["keys", "new", path, "--json"]) == EXIT_OK
+    assert json.loads(capsys.readouterr().out)["file"] == path
+    assert main(["keys", "new", path]) == EXIT_UNREACHABLE
+    assert "never overwritten" in capsys.readouterr().err
+
+
+def test_a_good_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = LocalCluster(tmp_path, 3)
+    assert main(["config", "check", str(cluster.config(2))]) == EXIT_OK
+    told = capsys.readouterr().out
+    assert "node 2 (n2) of 3 in cluster test, 1 key(s)" in told
+    assert "a crash is noticed after 500 ms" in told
+
+
+def test_what_is_wrong_with_a_config_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster(tmp_path, 3)
+    (tmp_path / "cluster.key").unlink()
+    (cluster.state(1) / "ring.record").write_bytes(b"rubbish")
+    assert main(["config", "check", "--json", str(cluster.config(1))]) == EXIT_VIOLATION
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [problem.partition(":")[0] for problem in problems] == ["keys", "state"]
+    cluster.config(1).write_text("colour = 1")
+    assert main(["config", "check", str(cluster.config(1))]) == EXIT_VIOLATION
+    assert "cluster: is missing" in capsys.readouterr().out
+    assert main(["config", "check", str(tmp_path / "nowhere.toml")]) == EXIT_USAGE
+
+
+def test_a_daemon_that_lacks_something_exits_with_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster(tmp_path, 1)
+    cluster.state(1).rmdir()
+    assert main(["daemon", str(cluster.config(1))]) == EXIT_UNREACHABLE
+    assert "make it first" in capsys.readouterr().err
+    assert main(["daemon", str(tmp_path / "nowhere.toml")]) == EXIT_USAGE
+
+
+def test_status_of_nobody_exits_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(tmp_path)]) == EXIT_UNREACHABLE
+    assert "no daemon runs there" in capsys.readouterr().err
+
+
+def test_status_shows_daemons_side_by_side_and_where_they_disagree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        assert main(["status", str(cluster.config(1))]) == EXIT_OK
+        told = capsys.readouterr().out
+        assert "n1: node 1 of cluster test" in told
+        assert "operational in ring" in told
+        assert main(["status", "--all", str(tmp_path)]) == EXIT_OK
+        assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
+            ["n1", "operational"],
+            ["n2", "operational"],
+        ]
+        for node in cluster.nodes:
+            cluster.ask(node, do="ignore", peers=[3 - node])
+        cluster.wait_for_ring([1])
+        cluster.wait_for_ring([2])
+        assert main(["status", "--all", "--json", str(tmp_path)]) == EXIT_VIOLATION
+        told = json.loads(capsys.readouterr().out)["disagreement"]
+        assert "n1 in ring" in told
+        assert "n2 in ring" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_up_leaves_no_daemon_behind(tmp_path: Path, number: signal.Signals) -> None:
+    directory = tmp_path / "cluster"
+    command = [sys.executable, "-m", "evensong.cli.main", "up", "--json", "--nodes", "3"]
+    with subprocess.Popen([*command, "--dir", str(directory)], stdout=subprocess.PIPE) as up:
+        try:
+            assert up.stdout is not None
+            told = json.loads(up.stdout.readline())
+            assert main(["status", "--all", str(directory)]) == EXIT_OK
+            up.send_signal(number)
+            assert up.wait(DEADLINE_S) == (EXIT_OK if number == signal.SIGINT else -number)
+        finally:
+            up.kill()
+    pids = [daemon["pid"] for daemon in told["daemons"]]
+    assert len(pids) == 3
+    wait_for("the daemons to be gone", lambda: not any(map(is_running, pids)))
+    assert "left in good order" in (directory / "n1" / "log").read_text()

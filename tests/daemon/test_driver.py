@@ -1,0 +1,123 @@
+"""The driver's own promises, on a real socket and with a peer that says what the test wants."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evensong.core.stable import FIRST_START
+from evensong.core.totem import wire
+from evensong.core.totem.parameters import PROFILES
+from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.driver import Driver, Life, clock
+from evensong.daemon.seal import Opener, Sealer, make_key
+from evensong.daemon.settings import Address
+from evensong.daemon.stable import StableStore
+from evensong.sim.history import History
+from tests.daemon.local import free_ports, own_host, wait_for
+
+KEY = make_key(bytes(range(32)))
+
+
+class Stage:
+    """A driver of node 1, nodes 2 and 3 as the test plays them."""
+
+    def __init__(self, state: Path) -> None:
+        host = own_host()
+        here, there, beyond = (Address(host, port) for port in free_ports(host, 3))
+        self.own = Datagrams(here, {2: there, 3: beyond})
+        self.peer = Datagrams(there, {1: here})
+        self.third = Datagrams(beyond, {1: here})
+        self.sealer = Sealer("demo", KEY, 2, 5, 9)
+        self.history = History()
+        self.driver = Driver(
+            Life(1, 7, 3),
+            FIRST_START,
+            PROFILES["lan"],
+            Sealer("demo", KEY, 1, 7, 3),
+            Opener("demo", (KEY,), 1_024),
+            self.own,
+            StableStore(state),
+            [2, 3],
+            [self.history.begin(1, 7, clock())],
+        )
+
+    def say(self, kind: int, node: int = 2, rest: bytes = b"") -> None:
+        sealer = self.sealer if node == 2 else Sealer("demo", KEY, node, 5, 9)
+        self.peer.unicast(1, sealer.seal(wire.HEADER.pack(kind, node, 5) + rest))
+
+    def turn(self) -> None:
+        """Let the driver take in what has arrived."""
+        self.driver.watch.dispatch(self.driver.watch.wait(5_000_000))
+
+    def close(self) -> None:
+        self.driver.watch.close()
+        for one in (self.own, self.peer, self.third):
+            one.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with closing(Stage(tmp_path)) as made:
+        yield made
+
+
+def test_data_comes_before_tokens_and_joins_after(stage: Stage) -> None:
+    for kind in (wire.JOIN, wire.TOKEN, wire.LEAVE, wire.REGULAR, wire.COMMIT, wire.REGULAR):
+        stage.say(kind)
+    stage.turn()
+    drops = stage.driver.core.machine.drops  # frames cut short, in the order they were handed over
+    assert [reason.partition(":")[0] for reason in drops] == [
+        "regular",
+        "token",
+        "commit",
+        "join",
+        "ring id",  # of the Leave
+    ]
+    assert drops["regular: size"] == 2
+
+
+def test_what_is_refused_is_booked_by_reason_and_on_whom_it_claims_to_be(stage: Stage) -> None:
+    stage.say(wire.JOIN, node=4)
+    stage.peer.unicast(1, b"rubbish")
+    stage.peer.unicast(1, Sealer("demo", None, 2, 5, 9).seal(wire.HEADER.pack(wire.JOIN, 2, 5)))
+    stage.driver.ignore([2])
+    stage.say(wire.JOIN)
+    stage.turn()
+    assert stage.driver.refusals == {
+        ("not a peer", 0): 1,
+        ("truncated", 0): 1,
+        ("unsealed", 2): 1,
+        ("ignored", 2): 1,
+    }
+    assert stage.driver.heard_at == {}
+
+
+def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "ring.tmp").mkdir()  # so that no record can be written
+    stage.driver.run()
+    assert stage.driver.how == "fail"
+    assert "cannot be stored" in stage.driver.why
+    assert stage.peer.drain(64) == []
+    assert stage.own.sent == 0
+
+
+def test_a_broadcast_is_sealed_once_and_a_repetition_again(stage: Stage) -> None:
+    stage.driver.leave()
+    stage.driver.run()
+    assert stage.driver.how == "stop"
+    heard: dict[Datagrams, list[bytes]] = {stage.peer: [], stage.third: []}
+
+    def is_complete() -> bool:
+        for one, got in heard.items():
+            got.extend(one.drain(64))
+        return sum(map(len, heard.values())) >= stage.own.sent
+
+    wait_for("all that was sent", is_complete)
+    assert heard[stage.peer] == heard[stage.third]
+    assert len(set(heard[stage.peer])) == len(heard[stage.peer])
+    opener = Opener("demo", (KEY,), 1_024)
+    kinds = [opener.open(datagram)[0] for datagram in heard[stage.peer]]
+    assert kinds[-2:] == [wire.LEAVE, wire.LEAVE]
+    assert [life.ended for life in stage.history.lives.values()] == ["stop"]
