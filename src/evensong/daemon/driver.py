@@ -148,7 +148,7 @@ class Driver:
         self._listeners: Final = tuple(listeners)
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
-        self._chores_at = 0
+        self._chores_at = clock()
         self.watch.add(datagrams.fileno(), self._on_datagrams)
 
     # The loop
