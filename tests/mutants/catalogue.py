@@ -118,7 +118,7 @@ RECOVERY_MUTANTS: Final = (
         "obligation sets dropped",
         "recovery.py",
         """frozenset(self.trans_memb).union(
-            *[entry.obligation for entry in together]
+            *[entry.obligation.intersection(old.members) for entry in together]
         )""",
         "frozenset(self.trans_memb)",
         DIRECTED + "test_s13_those_who_installed_part_from_those_who_did_not",
@@ -652,9 +652,9 @@ MEMBERSHIP_MUTANTS: Final = (
     ),
     Mutant(
         "a ring of one takes a token",
-        "states.py",
-        "elif len(ring.members) == 1 or not ring.is_plausible(token):",
-        "elif not ring.is_plausible(token):",
+        "holder.py",
+        "            len(ring.members) > 1\n            and self.held_token is None\n",
+        "            self.held_token is None\n",
         UNIT + "test_states.py::test_a_ring_of_one_takes_no_token",
     ),
 )

@@ -12,6 +12,11 @@ from evensong.core.ids import PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.frames import Join
 from evensong.core.totem.parameters import Parameters
 
+# How far one Join can take me ahead: more than processors get apart in a lifetime. To refuse a
+# larger leap would keep out for ever who has made it; to follow it whole would let one Join use up
+# all ids.
+RING_SEQ_LEAP: Final = 2**40
+
 
 class Weight(Enum):
     """What a Join means to its receiver."""
@@ -104,7 +109,7 @@ class Membership:
         if len(proc_set) > PROCESSORS_MAX:
             return Weight.IGNORED
         if join.ring_seq > self.max_join_seq:
-            self.max_join_seq = join.ring_seq
+            self.max_join_seq = min(join.ring_seq, self.max_join_seq + RING_SEQ_LEAP)
         if join.proc_set == self.proc_set and join.fail_set == self.fail_set:
             self.agreed |= {join.sender_id}
             return Weight.AGREES

@@ -15,7 +15,7 @@ from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
 from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.wire import PAYLOAD_MAX, encapsulate, encode_regular, encode_token
+from evensong.core.totem.wire import PACKET_MAX, encapsulate, encode_regular, encode_token
 
 
 @final
@@ -107,7 +107,8 @@ class Ring:
             and self.buffer.is_in_reach(token.seq)
             and token.token_seq - self.my_token_seq <= len(self.members)
             and (token.aru_id == NO_PROCESSOR or token.aru_id in self.members)
-            and (token.retrans_setter == NO_PROCESSOR or token.retrans_setter in self.members)
+            and token.retrans_flg == (token.retrans_setter in self.members)
+            and (token.retrans_flg or token.retrans_setter == NO_PROCESSOR)
             and (not rtr or sum(count for _, count in rtr) <= self.parameters.receive_horizon)
             and self.flow.is_plausible(token)
         )
@@ -179,7 +180,7 @@ class Ring:
     def order(self, packet: Packet, seq: int) -> RegularMessage:
         """Make a packet the message with this seq, and keep it."""
         service, payload, timestamp = packet
-        assert len(payload) <= PAYLOAD_MAX
+        assert len(payload) <= PACKET_MAX
         message = RegularMessage(self.my_id, self.ring_id, seq, service, 0, timestamp, payload)
         self.buffer.add(seq, message)
         return message

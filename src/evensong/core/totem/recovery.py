@@ -49,7 +49,7 @@ class Recovery:
         ending.received_flg = False
         ending.high_ring_delivered = self.high_ring_delivered
         self.deliver_memb: Final = frozenset(self.trans_memb).union(
-            *[entry.obligation for entry in together]
+            *[entry.obligation.intersection(old.members) for entry in together]
         )
         self.retrans_queue: Final[deque[int]] = deque()
         if not all_received:
