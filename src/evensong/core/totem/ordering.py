@@ -55,6 +55,8 @@ class Ring:
         "ring_id",
         "seq_seen",
         "seqs_visited",
+        "stuck_for",
+        "stuck_id",
         "stuck_since",
         "stuck_visits",
         "successor",
@@ -88,6 +90,8 @@ class Ring:
         self.seqs_visited: Final[deque[int]] = deque([0], maxlen=parameters.miss_count)
         self.seq_seen = -1  # the token's seq when it came last
         self.idle_visits = 0  # visits in a row that found nothing to do
+        self.stuck_id = NO_PROCESSOR  # who holds the aru down, and for how long it has
+        self.stuck_for = 0
         self.stuck_since = 0
         self.stuck_visits = 0  # visits in a row that found the same processor behind at one aru
 
@@ -202,18 +206,28 @@ class Ring:
         The limit is a time, with a minimum of visits: a slow ring needs both to accuse somebody.
         """
         if token.aru_id == NO_PROCESSOR or token.aru != self.aru_forwarded:
-            self.stuck_visits = 0
+            self.stuck_visits = self.stuck_for = 0
             return False
         if not requests_came and not token.rtr:
             return False
         if not self.stuck_visits:
             self.stuck_since = now
         self.stuck_visits += 1
+        self.stuck_id = token.aru_id
+        self.stuck_for = now - self.stuck_since
         return (
             token.aru_id != self.my_id  # one never accuses oneself
             and self.stuck_visits > self.parameters.fail_to_rcv_visits_min
-            and now - self.stuck_since > self.parameters.fail_to_rcv_time
+            and self.stuck_for > self.parameters.fail_to_rcv_time
         )
+
+    def suspect(self) -> ProcessorId:
+        """Return who has failed to receive for half of the time that accuses, or nobody.
+
+        One processor accuses; the others know by this whom, and why, when it is gone.
+        """
+        is_long = 2 * self.stuck_for > self.parameters.fail_to_rcv_time
+        return self.stuck_id if is_long else NO_PROCESSOR
 
     def request_missing(self, token: RegularToken) -> None:
         """Ask for what I lack, unless it may still be in flight [SRP §4]."""

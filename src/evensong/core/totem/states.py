@@ -229,15 +229,16 @@ class StateMachine:
             assert_never(state)
 
     def _is_in_quarantine(self, join: Join, now: int) -> bool:
-        """Whether a processor that never comes is at it again, without having heard me.
+        """Whether it comes from a deaf processor, or one that never comes and has not heard me.
 
         One that names me has heard of me. Were it shut out too, the two sides of a healed network
         could keep each other out in turn, for ever: while the one is open, the other is shut.
         """
-        return (
-            join.sender_id not in self.membership.proc_set
-            and self.my_id not in join.proc_set - join.fail_set
-            and self.strangers.is_shut_out(join.sender_id, now)
+        sender_id = join.sender_id
+        has_heard_me = self.my_id in join.proc_set - join.fail_set
+        return sender_id not in self.membership.proc_set and (
+            self.strangers.is_deaf(sender_id, now)
+            or (not has_heard_me and self.strangers.is_shut_out(sender_id, now))
         )
 
     def _gather_join(self, join: Join, now: int) -> None:
@@ -470,11 +471,14 @@ class StateMachine:
 
     def _settle(self, ring: Ring, install_seq: int, now: int) -> None:
         self._change_state(State.OPERATIONAL)
+        suspect = self.old.suspect()
         self.old = ring
         ring.high_delivered = install_seq  # what came before is recovery traffic, not messages
         absent = self.membership.install(ring.members)
         self.strangers.came(ring.members)
         self.strangers.missed(absent, now)
+        if suspect in absent:
+            self.strangers.accuse(suspect, now)
         if ring.is_representative():
             self.timers.beacon.start(now)
 
