@@ -29,7 +29,6 @@ TIMEOUTS = (
     'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
     'beacon = "200ms"\nhold = "50ms"\n'
 )
-TOKEN_LOSS_S = 0.5
 
 _hosts = itertools.count(1)
 

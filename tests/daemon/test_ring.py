@@ -10,7 +10,7 @@ import pytest
 from evensong.core.effects import Service
 from evensong.daemon.keys import write_new_key
 from evensong.errors import BadRequest
-from tests.daemon.local import TOKEN_LOSS_S, LocalCluster, wait_for
+from tests.daemon.local import LocalCluster, wait_for
 
 
 def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
@@ -70,7 +70,8 @@ def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path) -> None:
         lag, up_ms = status["lag"], status["up_ms"]
         assert isinstance(lag, dict)
         assert isinstance(up_ms, int)
-        assert TOKEN_LOSS_S * 1_000_000 / 2 < lag["worst_us"] < up_ms * 1_000
+        # It was stopped while it waited for a timer or in the middle of a turn; it knows of either.
+        assert 100_000 < max(lag["worst_us"], lag["turn_worst_us"]) < up_ms * 1_000
         cluster.send(3, 10)
         cluster.wait_until_quiet(cluster.nodes)
         cluster.check_history()

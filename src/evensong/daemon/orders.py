@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from evensong import __version__
 from evensong.core.effects import Packet, Service
-from evensong.core.totem.wire import ENCAP_OVERHEAD, REGULAR_FRAME
+from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # A message must fit one datagram also when recovery wraps it.
-PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - ENCAP_OVERHEAD
+PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - MESSAGE.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 SERVICES: Final = {service.name.lower(): service for service in Service}
 
