@@ -1,8 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from evensong.sim.whole import whole
+from evensong.sim.whole import discard, whole
 
 
 def test_a_file_is_there_at_the_end_and_not_before(tmp_path: Path) -> None:
@@ -41,6 +42,17 @@ def test_after_an_error_all_is_as_before(error: type[BaseException], tmp_path: P
         spoil(path, error)
     assert list(tmp_path.iterdir()) == [path]
     assert [file.name for file in path.iterdir()] == ["kept"]
+
+
+def test_another_s_half_can_be_discarded(tmp_path: Path) -> None:
+    with whole(tmp_path / "a") as partial:
+        partial.mkdir()
+        discard(tmp_path / "a", os.getpid() + 1)
+        assert partial.is_dir()
+        discard(tmp_path / "a", os.getpid())
+        assert not partial.exists()
+        partial.touch()
+    assert (tmp_path / "a").is_file()
 
 
 def test_what_a_killed_process_left_is_in_nobody_s_way(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from evensong.sim import admit
 from evensong.sim.run import Outcome, run_recorded
 from evensong.sim.setup import Setup, setup_from_json
 from evensong.sim.swarm import swarm
+from evensong.sim.whole import discard
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -157,9 +158,11 @@ class _Worker:
         return Done(self.task, answer)
 
     def death(self) -> Done:
-        """Say how the worker died."""
+        """Say how the worker died, and take away the half of a trace that it left."""
         self.process.join()
         code = self.process.exitcode or 0
+        if self.task.trace and self.process.pid is not None:
+            discard(Path(self.task.trace) / f"run_id={self.task.run_id()}", self.process.pid)
         how = _signal_name(-code) if code < 0 else f"exit code {code}"
         return Done(self.task, None, f"the process that ran it died: {how}")
 

@@ -14,7 +14,7 @@ def whole(path: Path) -> Iterator[Path]:
     An earlier file or directory of that name is replaced. After an error, an interrupt included,
     nothing is left but what was there before.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = _partial(path, os.getpid())
     _remove(partial)  # of a process of the same number that was killed
     try:
         yield partial
@@ -25,6 +25,15 @@ def whole(path: Path) -> Iterator[Path]:
     except BaseException:
         _remove(partial)
         raise
+
+
+def discard(path: Path, pid: int) -> None:
+    """Remove what a process left that was killed while it wrote."""
+    _remove(_partial(path, pid))
+
+
+def _partial(path: Path, pid: int) -> Path:
+    return path.with_name(f".{path.name}.{pid}")
 
 
 def _replace_directory(partial: Path, path: Path) -> None:
