@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## the product's story, in about a minute
+demo: $(READY) ## the product's story, in a few seconds
 	$(BIN)/evensong demo
 
 test: lint ## lint, types and every test a contributor needs
@@ -38,7 +38,7 @@ bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
 
 clean: ## remove the virtual environment, caches and build output
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Pinned versions by hash first; then this package, built by the pinned backend and resolving nothing.

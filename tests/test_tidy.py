@@ -74,6 +74,10 @@ def test_every_link_leads_somewhere() -> None:
     assert problems_in(MARKDOWN, lambda path, text: documents.links(path, text, ALL)) == []
 
 
+def test_every_file_that_is_named_exists() -> None:
+    assert problems_in(MARKDOWN, lambda path, text: documents.named_files(path, text, ALL)) == []
+
+
 def test_every_cited_paper_is_known() -> None:
     papers = MARKDOWN["docs/papers.md"]
     assert problems_in(SRC, lambda path, text: documents.citations(path, text, papers)) == []

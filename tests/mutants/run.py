@@ -22,7 +22,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutants.catalogue import EQUIVALENT, MUTANTS, Mutant, Seeds  # noqa: E402 - path first
+from tests.mutants.catalogue import EQUIVALENT, MUTANTS  # noqa: E402 - path first
+from tests.mutants.mutant import Mutant, Seeds  # noqa: E402 - path first
 
 SOURCES: Final = ROOT / "src"
 PROCESSES: Final = 2

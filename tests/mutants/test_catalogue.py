@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.catalogue import EQUIVALENT, MUTANTS, PITFALLS, Mutant, Seeds
+from tests.mutants.catalogue import EQUIVALENT, MUTANTS, PITFALLS
+from tests.mutants.mutant import Mutant, Seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 

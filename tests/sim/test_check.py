@@ -47,7 +47,7 @@ class Planted:
         return Broadcast(wire.encode_regular(said, flag, 2, 1))
 
     def deliver(self, seq: int, conf_id: RingId, service: Service = Service.AGREED) -> Deliver:
-        return Deliver(conf_id, self.ring_id, seq, 1, service, 0, b"x" * 40, seq, False)
+        return Deliver(conf_id, self.ring_id, seq, 1, service, 0, b"x" * 40, 0, False)
 
     def does(self, *effects: object) -> None:
         for effect in effects:
@@ -137,6 +137,19 @@ def a_delivery_in_another_configuration(planted: Planted) -> None:
 
 def a_delivery_that_leaves_one_out(planted: Planted) -> None:
     planted.does(planted.deliver(planted.next_seq + 1, planted.ring_id))
+
+
+def a_safe_line_that_is_not_true(planted: Planted) -> None:
+    told = planted.deliver(planted.next_seq, planted.ring_id)
+    planted.does(
+        Deliver(told.conf_id, told.ring_id, told.seq, 1, told.service, 0, told.payload, 999, False)
+    )
+
+
+def a_first_delivery_that_is_not_the_others(planted: Planted) -> None:
+    planted.progress.seq = 0
+    planted.summary.first_seq = planted.next_seq + 5
+    planted.does(planted.deliver(planted.next_seq, planted.ring_id))
 
 
 def a_delivery_beyond_the_aru(planted: Planted) -> None:
@@ -254,12 +267,17 @@ PLANTED = {
     "I2": [two_messages_of_one_seq, another_message_in_a_buffer],
     "I3": [a_seq_left_out, a_token_that_knows_less, a_message_nobody_sent],
     "I4": [a_visit_too_long, a_count_that_is_not_the_rotations, a_window_exceeded],
-    "I5": [a_safe_line_beyond_my_own_aru, a_safe_line_beyond_anothers_aru],
+    "I5": [
+        a_safe_line_beyond_my_own_aru,
+        a_safe_line_beyond_anothers_aru,
+        a_safe_line_that_is_not_true,
+    ],
     "I6": [a_message_released_that_is_not_safe],
     "I7": [
         a_delivery_in_another_configuration,
         a_delivery_that_leaves_one_out,
         a_delivery_beyond_the_aru,
+        a_first_delivery_that_is_not_the_others,
     ],
     "I8": [oneself_failed, one_failed_that_is_not_proposed, a_set_that_shrank],
     "I9": [another_idea_of_the_members, an_installation_before_the_commit_token_came_twice],

@@ -124,7 +124,7 @@ def test_the_largest_message_can_be_exchanged() -> None:  # 17
         outer = wire.decode_regular(wire.encode_regular(new, 0, 2, 1))
         return wire.decapsulate(outer.payload)
 
-    largest = wire.PAYLOAD_MAX - wire.ENCAP_OVERHEAD
+    largest = wire.PACKET_MAX
     assert len(carried(largest).payload) == largest
     with pytest.raises(MalformedFrame, match="regular: size"):
         carried(largest + 1)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 FENCE: Final = re.compile(r"^(```|~~~)")
+NAMED_FILE: Final = re.compile(r"`((?:src|tests|docs|bench|requirements)/[\w./-]+\.\w+)`")
 INLINE_CODE: Final = re.compile(r"`[^`]*`")
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 REFERENCE: Final = re.compile(r"^\s*\[[^\]]+\]:\s*(\S+)")
@@ -77,6 +78,16 @@ def links(path: str, markdown: str, texts: Mapping[str, str]) -> list[str]:
             elif anchor or not any(file.startswith(aim.rstrip("/") + "/") for file in texts):
                 problems.append(f"{path}:{number}: no such file: {target}")
     return problems
+
+
+def named_files(path: str, markdown: str, texts: Mapping[str, str]) -> list[str]:
+    """Every file of ours that is named in backticks exists."""
+    return [
+        f"{path}:{number}: no such file: {name}"
+        for number, line in prose(markdown)
+        for name in NAMED_FILE.findall(line)
+        if name not in texts
+    ]
 
 
 def remarks(source: str) -> list[tuple[int, str]]:

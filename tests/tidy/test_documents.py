@@ -10,6 +10,7 @@ from tests.tidy.documents import (
     deviations,
     links,
     machine_traces,
+    named_files,
     pins,
     promises,
 )
@@ -44,6 +45,12 @@ def test_a_link_that_leads_nowhere_is_caught(target: str) -> None:
 )
 def test_a_link_that_leads_somewhere_is_let_through(text: str) -> None:
     assert links("docs/guide.md", text, TEXTS) == []
+
+
+def test_a_file_that_is_named_and_missing_is_caught() -> None:
+    here = {"tests/test_here.py": ""}
+    assert named_files("a.md", "guarded by `tests/test_here.py`", here) == []
+    assert len(named_files("a.md", "guarded by `tests/test_gone.py`", here)) == 1
 
 
 def test_a_link_within_a_document_finds_its_headings() -> None:

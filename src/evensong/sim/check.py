@@ -48,12 +48,14 @@ class RingSummary:
         "broadcast_last",
         "committed",
         "content",
+        "first_seq",
         "frozen",
         "installed",
         "members",
         "recovered",
         "rings",
         "safe_max",
+        "safe_told",
         "seq_max",
         "token",
         "token_seq",
@@ -63,6 +65,8 @@ class RingSummary:
         self.token_seq = -1  # the highest forwarded
         self.token = b""
         self.seq_max = 0  # the highest seq ever broadcast
+        self.first_seq = 0  # the first delivered in the regular configuration
+        self.safe_told = 0  # the highest safe line that came with a delivery
         self.content: Final[dict[int, tuple[ProcessorId, bytes]]] = {}  # sender, payload by seq
         self.broadcast_last: Final[dict[ProcessorId, int]] = {}  # on its last visit
         self.safe_max = 0  # the highest safe line anybody has
@@ -193,6 +197,9 @@ class Invariants:
             return
         else:
             ring_id = RingId(*wire.RING_FRAME.unpack_from(datagram)[3:])
+        self._check_ceiling(node, ring_id)
+
+    def _check_ceiling(self, node: ProcessorId, ring_id: RingId) -> None:
         ceiling = self.progress[node].ceiling
         if ring_id.seq > ceiling:
             self._broken("I12", node, f"ring {ring_id} sent above the durable ceiling {ceiling}")
@@ -226,6 +233,7 @@ class Invariants:
         conf = progress.conf
         if conf is None or delivered.conf_id != conf.conf_id:
             self._broken("I7", node, f"delivers {delivered.seq} in {delivered.conf_id}, not {conf}")
+        self._check_safe_line(node, delivered)
         key = zlib.crc32(delivered.payload, delivered.seq % 2**32)
         if conf.transitional:
             count, digest = progress.transitional_digest
@@ -237,12 +245,29 @@ class Invariants:
             self._broken("I7", node, f"delivers a message of {delivered.ring_id} in {conf}")
         if progress.seq and delivered.seq != progress.seq + 1:
             self._broken("I7", node, f"delivers {delivered.seq} after {progress.seq} in {conf}")
+        if not progress.seq:
+            summary = self.summary(conf.conf_id)
+            summary.first_seq = summary.first_seq or delivered.seq
+            if delivered.seq != summary.first_seq:
+                text = f"begins {conf} with {delivered.seq}, others with {summary.first_seq}"
+                self._broken("I7", node, text)
         progress.seq = delivered.seq
         if delivered.service is Service.SAFE:
             installed = self.summary(conf.conf_id).installed
             absent = [member for member in conf.members if member not in installed]
             if absent:
                 self._broken("I10", node, f"safe {delivered.seq} in {conf} before {absent} came")
+
+    def _check_safe_line(self, node: ProcessorId, delivered: Deliver) -> None:
+        """What a delivery says of the safe line is true of everybody who is still there."""
+        summary = self.summary(delivered.ring_id)
+        if delivered.safe_line <= summary.safe_told:
+            return
+        summary.safe_told = delivered.safe_line
+        for other, theirs in summary.rings.items():
+            if theirs.buffer.aru < delivered.safe_line:
+                text = f"tells a safe line {delivered.safe_line}; {other} has {theirs.buffer.aru}"
+                self._broken("I5", node, text)
 
     def _check_install(self, node: ProcessorId, conf: Configuration) -> None:
         progress = self.progress[node]
@@ -284,6 +309,7 @@ class Invariants:
         summary = self.summary(change.ring_id)
         if change.state == "commit":
             summary.committed.add(processor.node)
+            self._check_ceiling(processor.node, change.ring_id)  # it may travel in parts
         elif change.state == "recovery":
             machine = machine_of(processor)
             summary.recovered.add(processor.node)

@@ -27,14 +27,20 @@ def test_the_worked_example_allows_fourteen() -> None:
     assert control.new_max(token(40, 60), 20, PLENTY, 0, 0) == 14
 
 
-def test_retransmissions_are_charged_to_the_allowance() -> None:
+def test_retransmissions_are_charged_to_the_visit_and_the_window() -> None:
     control = flow(my_trc=10, my_pbl=5)
     came = token(40, 60)
     assert control.repairs_max(came) == 17
-    assert control.new_max(came, 20, PLENTY, 3, 0) == 11
+    assert control.new_max(came, 20, PLENTY, 5, 0) == 12  # 17 a visit
+    assert control.new_max(came, 20, PLENTY, 3, 10) == 7  # 20 left in the window
     control.account(came, 14, 9)
     assert (came.fcc, came.backlog) == (44, 64)
     assert (control.my_trc, control.my_pbl) == (14, 9)
+
+
+def test_who_has_little_to_send_is_not_starved_by_repairs() -> None:
+    # Others have a thousand waiting, I have one, and I am always the first to answer a request.
+    assert flow().new_max(token(fcc=10, backlog=1_000), 1, PLENTY, 3, 0) == 1
 
 
 def test_a_visit_has_its_own_limit() -> None:

@@ -306,6 +306,8 @@ def test_the_representative_is_the_one_the_ring_is_named_for() -> None:
         {"seq": 1_003},
         {"aru_id": 9},
         {"retrans_setter": 9},
+        {"retrans_setter": 0},  # nobody could clear what nobody has set
+        {"retrans_flg": False},
         {"fcc": 51},
         {"fcc": 0},
         {"backlog": 1},
@@ -317,7 +319,15 @@ def test_the_representative_is_the_one_the_ring_is_named_for() -> None:
 def test_a_token_that_cannot_be_is_known_by_a_field(lie: Mapping[str, object]) -> None:
     ring = ring_with(1, 2)
     ring.flow.account(token(), 3, 2)
-    honest = {"seq": 2, "aru": 1, "aru_id": 3, "fcc": 3, "backlog": 2, "retrans_setter": 1}
+    honest: dict[str, object] = {
+        "seq": 2,
+        "aru": 1,
+        "aru_id": 3,
+        "fcc": 3,
+        "backlog": 2,
+        "retrans_setter": 1,
+    }
+    honest["retrans_flg"] = True
 
     def came(fields: Mapping[str, object]) -> RegularToken:
         said = token()

@@ -116,6 +116,24 @@ def test_one_who_has_not_promised_makes_all_exchange_again() -> None:
     assert not ring.ending.received_flg
 
 
+def test_nobody_is_obliged_to_processors_of_other_rings() -> None:
+    recovery = recovery_of(old_ring(), entry(1, OLD, obligation={1, 3, 77}), entry(2, OLD))
+    assert recovery.deliver_memb == {1, 2, 3}
+
+
+def test_a_delivery_does_not_tell_more_of_the_safe_line_than_is_true() -> None:
+    # I have delivered 2, an agreed message: that says nothing of who else has it.
+    ring = old_ring(1, 2, 3, 4, safe=(4,))
+    ring.my_safe = 1
+    effects = close_ring(ring, (1, 2), 3, NEW, (1, 2), "")
+    lines = [effect.safe_line for effect in effects if isinstance(effect, Deliver)]
+    assert lines == [1, 1, 1, 1]
+    ring = old_ring(1, 2, 3, safe=(2,))
+    effects = close_ring(ring, (1, 2), 3, NEW, (1, 2), "")
+    lines = [effect.safe_line for effect in effects if isinstance(effect, Deliver)]
+    assert lines == [0, 2, 2]  # somebody has delivered 2 as safe: everybody has it
+
+
 def test_obligations_are_taken_over_from_everybody_who_goes_along() -> None:
     recovery = recovery_of(
         old_ring(),

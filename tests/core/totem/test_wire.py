@@ -131,7 +131,7 @@ def test_an_encapsulated_message_is_read_back_without_its_retransmission_flag(
     message: RegularMessage,
 ) -> None:
     payload = wire.encapsulate(message)
-    assert len(payload) == len(message.payload) + wire.ENCAP_OVERHEAD
+    assert len(payload) == len(message.payload) + wire.MESSAGE.size
     if message.flags & ENCAP:
         with pytest.raises(MalformedFrame, match="encapsulated twice"):
             wire.decapsulate(payload)

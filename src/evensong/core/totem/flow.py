@@ -50,9 +50,11 @@ class FlowControl:
         window_left = window - (token.fcc - self.my_trc)
         ring_backlog = token.backlog - self.my_pbl + my_tbl
         share = -(-window * my_tbl // ring_backlog)
-        allowed = max(1, min(self.messages_max, window_left, share, room))
-        # Another processor must find room in the window to answer what I could not.
-        return max(0, min(allowed - resent, window_left - resent - requested, room))
+        # Repairs are no part of my share: they would starve whoever has little to send and happens
+        # to follow a processor with a bad link. Another processor must find room in the window to
+        # answer what I could not.
+        window_free = window_left - resent - requested
+        return max(0, min(max(1, share), self.messages_max - resent, window_free, room))
 
     def account(self, token: RegularToken, broadcast: int, backlog: int) -> None:
         """Write this visit into the token, in place of my last one."""

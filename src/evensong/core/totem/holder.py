@@ -116,6 +116,20 @@ class TokenHolder:
                 ring.release()
         self.effects.append(SafeLine(ring.ring_id, ring.my_safe))
 
+    def can_accept(self, token: RegularToken, recovery: Recovery | None) -> bool:
+        """Whether an honest ring can have sent this token: there is one only, and it is not here.
+
+        In recovery the representative makes the first one itself.
+        """
+        ring = self.ring
+        is_mine_to_make = recovery is not None and not recovery.token_originated
+        return (
+            len(ring.members) > 1
+            and self.held_token is None
+            and not (is_mine_to_make and ring.is_representative())
+            and ring.is_plausible(token)
+        )
+
     def accept(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
         """Take a token that is new: act on it, or let it rest if the ring is idle."""
         ring = self.ring

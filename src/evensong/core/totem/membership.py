@@ -12,6 +12,11 @@ from evensong.core.ids import PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.frames import Join
 from evensong.core.totem.parameters import Parameters
 
+# How far one Join can take me ahead: more than processors get apart in a lifetime. To refuse a
+# larger leap would keep out for ever who has made it; to follow it whole would let one Join use up
+# all ids.
+RING_SEQ_LEAP: Final = 2**40
+
 
 class Weight(Enum):
     """What a Join means to its receiver."""
@@ -104,7 +109,7 @@ class Membership:
         if len(proc_set) > PROCESSORS_MAX:
             return Weight.IGNORED
         if join.ring_seq > self.max_join_seq:
-            self.max_join_seq = join.ring_seq
+            self.max_join_seq = min(join.ring_seq, self.max_join_seq + RING_SEQ_LEAP)
         if join.proc_set == self.proc_set and join.fail_set == self.fail_set:
             self.agreed |= {join.sender_id}
             return Weight.AGREES
@@ -138,6 +143,8 @@ class _Stranger(NamedTuple):
     misses: int  # formations in a row that began with it and ended without it
     quiet_until: int  # its beacons and messages are not reacted to before
     shut_until: int  # its Joins neither: quarantine
+    accusations: int = 0  # of failing to receive, in short succession
+    deaf_until: int = 0  # for these, nothing that it says is reacted to before
 
 
 @final
@@ -150,6 +157,7 @@ class Strangers:
     __slots__ = ("parameters", "rng", "strangers")
 
     FACTOR_MAX: Final = 16
+    DEAF_FACTOR_MAX: Final = 8
 
     def __init__(self, parameters: Parameters, rng: Random) -> None:
         self.parameters: Final = parameters
@@ -166,21 +174,45 @@ class Strangers:
             quiet_until = now + wait + self.rng.randrange(wait)
             is_shut = misses > self.parameters.form_retry_limit
             shut_until = now + self.FACTOR_MAX * beacon if is_shut else now
-            self.strangers[processor_id] = _Stranger(misses, quiet_until, shut_until)
-            if len(self.strangers) > PROCESSORS_MAX:
-                del self.strangers[next(iter(self.strangers))]  # the one noted longest ago
+            before = (known.accusations, known.deaf_until) if known else (0, 0)
+            self._note(processor_id, _Stranger(misses, quiet_until, shut_until, *before))
+
+    def accuse(self, processor_id: ProcessorId, now: int) -> None:
+        """Note that a processor was left out because it failed to receive.
+
+        It hears Joins and tokens, so it would be back at once and stop the ring again. It stays out
+        for longer each time; having been in a ring meanwhile is no excuse, unless it was for long.
+        """
+        known = self.strangers.pop(processor_id, None) or _Stranger(0, now, now)
+        wait_max = self.DEAF_FACTOR_MAX * self.parameters.fail_to_rcv_time
+        is_again = known.accusations and now < known.deaf_until + 2 * wait_max
+        accusations = known.accusations + 1 if is_again else 1
+        wait = min(wait_max, self.parameters.fail_to_rcv_time * 2 ** min(accusations, 8))
+        self._note(processor_id, known._replace(accusations=accusations, deaf_until=now + wait))
+
+    def _note(self, processor_id: ProcessorId, stranger: _Stranger) -> None:
+        self.strangers[processor_id] = stranger
+        if len(self.strangers) > PROCESSORS_MAX:
+            del self.strangers[next(iter(self.strangers))]  # the one noted longest ago
 
     def came(self, members: tuple[ProcessorId, ...]) -> None:
-        """Forget what was held against processors that are in the ring now."""
+        """Forget what was held against processors that are in the ring now, but for deafness."""
         for member in members:
-            self.strangers.pop(member, None)
+            stranger = self.strangers.pop(member, None)
+            if stranger is not None and stranger.accusations:
+                self._note(member, _Stranger(0, 0, 0, stranger.accusations, stranger.deaf_until))
 
     def is_quiet(self, processor_id: ProcessorId, now: int) -> bool:
         """Whether its beacons and messages are not to be reacted to yet."""
         stranger = self.strangers.get(processor_id)
-        return stranger is not None and now < stranger.quiet_until
+        return stranger is not None and now < max(stranger.quiet_until, stranger.deaf_until)
 
     def is_shut_out(self, processor_id: ProcessorId, now: int) -> bool:
         """Whether even its Joins are not to be reacted to yet."""
         stranger = self.strangers.get(processor_id)
         return stranger is not None and now < stranger.shut_until
+
+    def is_deaf(self, processor_id: ProcessorId, now: int) -> bool:
+        """Whether it was accused of failing to receive, and not long enough ago."""
+        stranger = self.strangers.get(processor_id)
+        return stranger is not None and now < stranger.deaf_until

@@ -15,7 +15,7 @@ from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
 from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.wire import PAYLOAD_MAX, encapsulate, encode_regular, encode_token
+from evensong.core.totem.wire import PACKET_MAX, encapsulate, encode_regular, encode_token
 
 
 @final
@@ -55,6 +55,8 @@ class Ring:
         "ring_id",
         "seq_seen",
         "seqs_visited",
+        "stuck_for",
+        "stuck_id",
         "stuck_since",
         "stuck_visits",
         "successor",
@@ -88,6 +90,8 @@ class Ring:
         self.seqs_visited: Final[deque[int]] = deque([0], maxlen=parameters.miss_count)
         self.seq_seen = -1  # the token's seq when it came last
         self.idle_visits = 0  # visits in a row that found nothing to do
+        self.stuck_id = NO_PROCESSOR  # who holds the aru down, and for how long it has
+        self.stuck_for = 0
         self.stuck_since = 0
         self.stuck_visits = 0  # visits in a row that found the same processor behind at one aru
 
@@ -107,7 +111,8 @@ class Ring:
             and self.buffer.is_in_reach(token.seq)
             and token.token_seq - self.my_token_seq <= len(self.members)
             and (token.aru_id == NO_PROCESSOR or token.aru_id in self.members)
-            and (token.retrans_setter == NO_PROCESSOR or token.retrans_setter in self.members)
+            and token.retrans_flg == (token.retrans_setter in self.members)
+            and (token.retrans_flg or token.retrans_setter == NO_PROCESSOR)
             and (not rtr or sum(count for _, count in rtr) <= self.parameters.receive_horizon)
             and self.flow.is_plausible(token)
         )
@@ -179,7 +184,7 @@ class Ring:
     def order(self, packet: Packet, seq: int) -> RegularMessage:
         """Make a packet the message with this seq, and keep it."""
         service, payload, timestamp = packet
-        assert len(payload) <= PAYLOAD_MAX
+        assert len(payload) <= PACKET_MAX
         message = RegularMessage(self.my_id, self.ring_id, seq, service, 0, timestamp, payload)
         self.buffer.add(seq, message)
         return message
@@ -201,18 +206,29 @@ class Ring:
         The limit is a time, with a minimum of visits: a slow ring needs both to accuse somebody.
         """
         if token.aru_id == NO_PROCESSOR or token.aru != self.aru_forwarded:
-            self.stuck_visits = 0
+            self.stuck_id = NO_PROCESSOR
+            self.stuck_visits = self.stuck_for = 0
             return False
-        if not requests_came and not token.rtr:
-            return False
-        if not self.stuck_visits:
+        if self.stuck_id != token.aru_id:
+            self.stuck_id = token.aru_id
             self.stuck_since = now
+        self.stuck_for = now - self.stuck_since
+        if not requests_came and not token.rtr:
+            return False  # nothing is asked of anybody on my part of the ring
         self.stuck_visits += 1
         return (
             token.aru_id != self.my_id  # one never accuses oneself
             and self.stuck_visits > self.parameters.fail_to_rcv_visits_min
-            and now - self.stuck_since > self.parameters.fail_to_rcv_time
+            and self.stuck_for > self.parameters.fail_to_rcv_time
         )
+
+    def suspect(self) -> ProcessorId:
+        """Return who has failed to receive for half of the time that accuses, or nobody.
+
+        One processor accuses; the others know by this whom, and why, when it is gone.
+        """
+        is_long = 2 * self.stuck_for > self.parameters.fail_to_rcv_time
+        return self.stuck_id if is_long else NO_PROCESSOR
 
     def request_missing(self, token: RegularToken) -> None:
         """Ask for what I lack, unless it may still be in flight [SRP §4]."""

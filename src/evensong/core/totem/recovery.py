@@ -49,7 +49,7 @@ class Recovery:
         ending.received_flg = False
         ending.high_ring_delivered = self.high_ring_delivered
         self.deliver_memb: Final = frozenset(self.trans_memb).union(
-            *[entry.obligation for entry in together]
+            *[entry.obligation.intersection(old.members) for entry in together]
         )
         self.retrans_queue: Final[deque[int]] = deque()
         if not all_received:
@@ -127,13 +127,16 @@ def close_ring(
     """Deliver what is left of the old ring, each in the configuration it can be promised in."""
     messages = old.buffer.messages
     effects: list[Effect] = []
+    safe_line = old.my_safe
     # The regular part: everybody in the old ring is known to have the safe messages here.
     seq = old.high_delivered + 1
     while seq in messages:
         message = messages[seq]
         if message.service is Service.SAFE and seq > high_ring_delivered:
             break
-        effects.append(delivery(message, old.ring_id, high_ring_delivered, after_gap=False))
+        if message.service is Service.SAFE:
+            safe_line = max(safe_line, seq)  # somebody has delivered it: everybody has all before
+        effects.append(delivery(message, old.ring_id, safe_line, after_gap=False))
         seq += 1
     transitional_id = RingId(ring_id.seq - 2, trans_memb[0])
     effects.append(
@@ -149,9 +152,7 @@ def close_ring(
             after_gap = True
         elif not after_gap or messages[later].sender_id in old.ending.deliver_memb:
             message = messages[later]
-            effects.append(
-                delivery(message, transitional_id, high_ring_delivered, after_gap=after_gap)
-            )
+            effects.append(delivery(message, transitional_id, safe_line, after_gap=after_gap))
     effects.append(
         Install(Configuration(ring_id, transitional_id, members, transitional=False, cause=cause))
     )

@@ -114,7 +114,7 @@ class SingleRing(Core):
         machine = self.machine
         kind, transmitter, incarnation = wire.HEADER.unpack_from(datagram)
         if transmitter == machine.my_id:
-            self._meet_myself(incarnation)
+            self._meet_myself(kind, datagram, incarnation)
         elif transmitter == NO_PROCESSOR:
             raise MalformedFrame("header: nobody")
         elif kind == wire.REGULAR:
@@ -138,7 +138,10 @@ class SingleRing(Core):
         else:
             raise MalformedFrame("header: kind")
 
-    def _meet_myself(self, incarnation: int) -> None:
+    def _meet_myself(self, kind: int, datagram: bytes, incarnation: int) -> None:
+        if kind not in wire.DECODERS:
+            raise MalformedFrame("header: kind")
+        wire.DECODERS[kind](datagram)  # noise must not stop me
         machine = self.machine
         if incarnation > machine.incarnation:
             # The later one goes on: a processor cannot tell an earlier self's late datagram from a

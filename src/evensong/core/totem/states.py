@@ -31,7 +31,7 @@ from evensong.core.totem.frames import (
     RegularToken,
 )
 from evensong.core.totem.holder import TokenHolder, VisitEnd
-from evensong.core.totem.membership import Membership, Strangers, Weight
+from evensong.core.totem.membership import RING_SEQ_LEAP, Membership, Strangers, Weight
 from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import split
@@ -39,7 +39,6 @@ from evensong.core.totem.recovery import Recovery, close_ring
 from evensong.core.totem.timers import Timers
 
 RING_SEQ_STEP: Final = 4  # room for the transitional configuration's id, two below [SRP §5]
-RING_SEQ_LEAP: Final = 2**40  # more than any processor gets ahead of another in a lifetime
 
 
 class State(Enum):
@@ -191,7 +190,7 @@ class StateMachine:
             self.met.add("token")
             if token.token_seq <= ring.my_token_seq:
                 self.drop("token seen before")
-            elif len(ring.members) == 1 or not ring.is_plausible(token):
+            elif not self.holder.can_accept(token, self.recovery):
                 self.drop("token that cannot be")
             else:
                 self._conclude(self.holder.accept(token, self.recovery, now), token, now)
@@ -206,8 +205,6 @@ class StateMachine:
         sender_id = join.sender_id
         if now < self.stale_joins_until:
             self.drop("join queued while I was paused")
-        elif self._is_far(join.ring_seq):
-            self.drop("ring seq that cannot be")
         elif self._is_in_quarantine(join, now):
             self.drop("join in quarantine")
         elif state is State.OPERATIONAL:
@@ -232,15 +229,16 @@ class StateMachine:
             assert_never(state)
 
     def _is_in_quarantine(self, join: Join, now: int) -> bool:
-        """Whether a processor that never comes is at it again, without having heard me.
+        """Whether it comes from a deaf processor, or one that never comes and has not heard me.
 
         One that names me has heard of me. Were it shut out too, the two sides of a healed network
         could keep each other out in turn, for ever: while the one is open, the other is shut.
         """
-        return (
-            join.sender_id not in self.membership.proc_set
-            and self.my_id not in join.proc_set - join.fail_set
-            and self.strangers.is_shut_out(join.sender_id, now)
+        sender_id = join.sender_id
+        has_heard_me = self.my_id in join.proc_set - join.fail_set
+        return sender_id not in self.membership.proc_set and (
+            self.strangers.is_deaf(sender_id, now)
+            or (not has_heard_me and self.strangers.is_shut_out(sender_id, now))
         )
 
     def _gather_join(self, join: Join, now: int) -> None:
@@ -473,11 +471,14 @@ class StateMachine:
 
     def _settle(self, ring: Ring, install_seq: int, now: int) -> None:
         self._change_state(State.OPERATIONAL)
+        suspect = self.old.suspect()
         self.old = ring
         ring.high_delivered = install_seq  # what came before is recovery traffic, not messages
         absent = self.membership.install(ring.members)
         self.strangers.came(ring.members)
         self.strangers.missed(absent, now)
+        if suspect in absent:
+            self.strangers.accuse(suspect, now)
         if ring.is_representative():
             self.timers.beacon.start(now)
 
@@ -501,10 +502,8 @@ class StateMachine:
 
     def _broadcast_join(self, now: int) -> None:
         membership = self.membership
-        ring_seq = max(self.my_ring_id.seq, membership.max_join_seq)
-        join = Join(
-            self.my_id, self.incarnation, membership.proc_set, membership.fail_set, ring_seq
-        )
+        sets = membership.proc_set, membership.fail_set
+        join = Join(self.my_id, self.incarnation, *sets, self._ring_seq_known())
         self.effects.append(Broadcast(wire.encode_join(join)))
         self.joined_at = now
         self.timers.join.start_late(now, self.rng.randrange(self.parameters.join // 4 + 1))
@@ -526,18 +525,15 @@ class StateMachine:
         # else nobody was heard since the start: wait for as long as consensus may take
 
     def _next_ring_id(self) -> RingId:
-        highest = max(self.my_ring_id.seq, self.membership.max_join_seq)
-        return RingId(highest + RING_SEQ_STEP, self.my_id)
+        return RingId(self._ring_seq_known() + RING_SEQ_STEP, self.my_id)
 
-    def _is_far(self, ring_seq: int) -> bool:
-        """Whether a ring seq leaps ahead: taken over once, it would be everybody's for ever."""
-        return ring_seq > max(self.my_ring_id.seq, self.membership.max_join_seq) + RING_SEQ_LEAP
+    def _ring_seq_known(self) -> int:
+        return max(self.my_ring_id.seq, self.membership.max_join_seq)
 
     def _is_proposed(self, commit: CommitToken) -> bool:
         return (
             commit.member_ids() == self.membership.proposed()
-            and commit.ring_id.seq > self.my_ring_id.seq
-            and not self._is_far(commit.ring_id.seq)
+            and self.my_ring_id.seq < commit.ring_id.seq <= self._ring_seq_known() + RING_SEQ_LEAP
             and commit.ring_id.rep != self.my_id
             and is_turn_of(self.my_id, commit)
         )

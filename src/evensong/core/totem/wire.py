@@ -5,6 +5,7 @@ Every frame begins with kind, transmitter and incarnation. Decoders return a fra
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from evensong.core.effects import Service
@@ -73,7 +74,7 @@ RING_FRAME: Final = struct.Struct("!BIQQI")
 
 SEQ_MAX: Final = 2**62  # a number beyond it is no honest one, and adding to it stays encodable
 PAYLOAD_MAX: Final = 65_000
-ENCAP_OVERHEAD: Final = MESSAGE.size  # what recovery adds to a message: reserve it in the payload
+PACKET_MAX: Final = PAYLOAD_MAX - MESSAGE.size  # recovery must be able to encapsulate it
 RTR_MAX: Final = 32
 BACKLOG_MAX: Final = 2**31
 TABLE_MAX: Final = 4 * PROCESSORS_MAX
@@ -426,3 +427,14 @@ def _unpack_bits(table: tuple[ProcessorId, ...], packed: bytes) -> frozenset[Pro
     if not bits:
         return frozenset()
     return frozenset([member_id for index, member_id in enumerate(table) if bits >> index & 1])
+
+
+DECODERS: Final[dict[int, Callable[[bytes], object]]] = {
+    REGULAR: decode_regular,
+    TOKEN: decode_token,
+    JOIN: decode_join,
+    COMMIT: decode_commit,
+    BEACON: decode_beacon,
+    HOLD_CANCEL: decode_hold_cancel,
+    LEAVE: decode_leave,
+}

@@ -1,0 +1,50 @@
+"""What a planted bug is, and what must notice it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+TOTEM: Final = "evensong/core/totem/"
+UNIT: Final = "tests/core/totem/"
+DIRECTED: Final = "tests/sim/test_directed.py::"
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Swarm seeds, from the first up to but without the last."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"swarm seeds {self.first}:{self.last}"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    killer: str | Seeds
+
+    @property
+    def path(self) -> str:
+        """Return where it is planted, below `src`."""
+        return TOTEM + self.file
+
+    def plant(self, source: str) -> str:
+        """Return the source with the bug in it."""
+        found = source.count(self.old)
+        assert found == 1, f"{self.name}: its text is found {found} times in {self.path}"
+        return source.replace(self.old, self.new)
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A change that no run can notice, and why."""
+
+    name: str
+    file: str
+    reason: str

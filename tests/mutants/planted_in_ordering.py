@@ -1,0 +1,209 @@
+"""Planted bugs: the token, the order, flow control [SRP §4]."""
+
+from typing import Final
+
+from tests.mutants.mutant import UNIT, Mutant, Seeds
+
+ORDERING_MUTANTS: Final = (
+    Mutant(
+        "safe line from one visit",
+        "ordering.py",
+        "line = min(token.aru, self.aru_forwarded)",
+        "line = token.aru",
+        "tests/sim/test_directed.py::test_a_safe_message_waits_for_the_last_to_receive_it",
+    ),
+    Mutant(
+        "aru raised by another",
+        "ordering.py",
+        "if my_aru < token.aru or token.aru_id == self.my_id or token.aru_id == NO_PROCESSOR:",
+        "if my_aru != token.aru or token.aru_id == self.my_id or token.aru_id == NO_PROCESSOR:",
+        "tests/sim/test_directed.py::test_a_safe_message_waits_for_the_last_to_receive_it",
+    ),
+    Mutant(
+        "duplicate token accepted",
+        "states.py",
+        "if token.token_seq <= ring.my_token_seq:",
+        "if token.token_seq < 0:",
+        UNIT + "test_states.py::test_a_token_already_acted_on_is_dropped",
+    ),
+    Mutant(
+        "resting token taken twice",
+        "states.py",
+        "if token.token_seq <= ring.my_token_seq:",
+        "if token.token_seq < ring.my_token_seq:",
+        UNIT + "test_states.py::test_a_token_that_rests_here_is_not_taken_twice",
+    ),
+    Mutant(
+        "my_token_seq not raised on forwarding",
+        "ordering.py",
+        "        self.my_token_seq = token.token_seq\n        return Unicast",
+        "        return Unicast",
+        UNIT + "test_ordering.py"
+        "::test_the_token_goes_to_the_next_id_and_from_the_last_to_the_first",
+    ),
+    Mutant(
+        "a safe message does not block",
+        "ordering.py",
+        "if message is None or (message.service is Service.SAFE and message.seq > self.my_safe):",
+        "if message is None:",
+        UNIT + "test_ordering.py::test_a_safe_message_blocks_those_behind_it_until_it_is_safe",
+    ),
+    Mutant(
+        "released before it is everywhere",
+        "ordering.py",
+        "upto = min(self.my_safe, self.high_delivered)",
+        "upto = self.high_delivered",
+        Seeds(0, 20),
+    ),
+    Mutant(
+        "released before it is delivered",
+        "ordering.py",
+        "upto = min(self.my_safe, self.high_delivered)",
+        "upto = self.my_safe",
+        UNIT + "test_ordering.py::test_only_what_is_delivered_and_safe_is_forgotten",
+    ),
+    Mutant(
+        "requests without bound",
+        "ordering.py",
+        "token.rtr = ranges(wanted)[: self.parameters.rtr_max]",
+        "token.rtr = ranges(wanted)",
+        UNIT + "test_ordering.py::test_requests_are_bounded_oldest_first",
+    ),
+    Mutant(
+        "messages in flight are requested",
+        "ordering.py",
+        "upto = seqs_visited[0]",
+        "upto = seqs_visited[-1]",
+        UNIT + "test_ordering.py::test_a_message_is_requested_after_it_was_missed_so_often",
+    ),
+    Mutant(
+        "others' requests overwritten",
+        "ordering.py",
+        "        if token.rtr:\n            wanted = sorted({*wanted, *elements(token.rtr)})\n",
+        "",
+        UNIT + "test_ordering.py::test_what_is_missing_is_requested_with_what_others_asked_for",
+    ),
+    Mutant(
+        "answered requests stay",
+        "ordering.py",
+        "        token.rtr = ranges(left)\n",
+        "",
+        UNIT + "test_ordering.py::test_requests_are_answered_oldest_first_and_taken_off",
+    ),
+    Mutant(
+        "Sent after Broadcast",
+        "ordering.py",
+        "            effects.append(Sent(self.ring_id, message.seq, packet))\n"
+        "            effects.append(self._broadcast(message, 0))\n",
+        "            effects.append(self._broadcast(message, 0))\n"
+        "            effects.append(Sent(self.ring_id, message.seq, packet))\n",
+        UNIT + "test_ordering.py::test_a_message_is_known_as_sent_before_it_is_broadcast",
+    ),
+    Mutant(
+        "delivery before the token is passed on",
+        "holder.py",
+        "        forward = ring.pass_on(token)\n",
+        "        forward = ring.pass_on(token)\n"
+        "        if recovery is None:\n"
+        "            self.deliver()\n",
+        UNIT + "test_states.py::test_the_token_is_passed_on_before_anything_is_delivered",
+    ),
+    Mutant(
+        "retransmissions not charged to the window",
+        "holder.py",
+        "ring.flow.account(token, sent + resent, backlog)",
+        "ring.flow.account(token, sent, backlog)",
+        Seeds(0, 20),
+    ),
+    Mutant(
+        "retransmissions not charged to the visit",
+        "flow.py",
+        "self.messages_max - resent, window_free",
+        "self.messages_max, window_free",
+        UNIT + "test_flow.py::test_retransmissions_are_charged_to_the_visit_and_the_window",
+    ),
+    Mutant(
+        "no room left for requests",
+        "flow.py",
+        "window_left - resent - requested",
+        "window_left - resent",
+        UNIT + "test_flow.py::test_new_messages_leave_room_for_requests_still_open",
+    ),
+    Mutant(
+        "my own last visit counted against me",
+        "flow.py",
+        "window_left = window - (token.fcc - self.my_trc)",
+        "window_left = window - token.fcc",
+        UNIT + "test_flow.py::test_the_window_leaves_out_what_others_sent_but_not_what_i_did",
+    ),
+    Mutant(
+        "receive buffers without bound",
+        "flow.py",
+        "window_free, room))",
+        "window_free))",
+        UNIT + "test_flow.py::test_the_receive_buffers_bound_new_messages",
+    ),
+    Mutant(
+        "repairs charged to the share",
+        "flow.py",
+        "min(max(1, share), self.messages_max - resent",
+        "min(max(1, share) - resent",
+        UNIT + "test_flow.py::test_who_has_little_to_send_is_not_starved_by_repairs",
+    ),
+    Mutant(
+        "a second token taken while one rests here",
+        "holder.py",
+        "            and self.held_token is None\n",
+        "",
+        UNIT + "test_hostile_tokens.py::test_a_second_token_is_refused_while_one_rests_here",
+    ),
+    Mutant(
+        "a token before the representative has made it",
+        "holder.py",
+        "            and not (is_mine_to_make and ring.is_representative())\n",
+        "",
+        UNIT + "test_hostile_tokens.py::test_the_representative_takes_no_token_before_its_own",
+    ),
+    Mutant(
+        "a flag that nobody has set",
+        "ordering.py",
+        "            and token.retrans_flg == (token.retrans_setter in self.members)\n",
+        "            and token.retrans_setter in (0, *self.members)\n",
+        UNIT + "test_ordering.py::test_a_token_that_cannot_be_is_known_by_a_field",
+    ),
+    Mutant(
+        "one accuses oneself",
+        "ordering.py",
+        "            token.aru_id != self.my_id  # one never accuses oneself\n            and ",
+        "            ",
+        UNIT + "test_ordering.py::test_one_never_accuses_oneself",
+    ),
+    Mutant(
+        "visits alone accuse",
+        "ordering.py",
+        "            and self.stuck_for > self.parameters.fail_to_rcv_time\n",
+        "",
+        UNIT + "test_ordering.py::test_visits_alone_accuse_nobody",
+    ),
+    Mutant(
+        "time alone accuses",
+        "ordering.py",
+        "            and self.stuck_visits > self.parameters.fail_to_rcv_visits_min\n",
+        "",
+        UNIT + "test_ordering.py::test_time_alone_accuses_nobody",
+    ),
+    Mutant(
+        "an old message stops token retransmission",
+        "holder.py",
+        "        if seq > self.last_token_seq:\n    ",
+        "        if seq:\n    ",
+        UNIT + "test_states_timers.py::test_a_message_sent_after_my_token_shows_that_it_arrived",
+    ),
+    Mutant(
+        "an idle token is never asked for",
+        "holder.py",
+        "        if not self.hold_cancelled:\n",
+        "        if self.hold_cancelled:\n",
+        UNIT + "test_states_timers.py::test_who_does_not_hold_the_idle_token_asks_for_it_once",
+    ),
+)
