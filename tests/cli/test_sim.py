@@ -266,3 +266,5 @@ def test_an_interrupt_leaves_what_is_known_and_no_process(jobs: str, tmp_path: P
     while processes_of(campaign.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(campaign.pid) == []
+    assert all(path.name.startswith("run_id=") for path in tmp_path.iterdir())
+    assert len(read_trace(tmp_path)) >= 5  # each is whole
