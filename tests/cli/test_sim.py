@@ -247,7 +247,7 @@ def test_an_interrupt_leaves_what_is_known_and_no_process(jobs: str, tmp_path: P
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as campaign:
         try:
-            while len(list(tmp_path.iterdir())) < 5 and campaign.poll() is None:
+            while len(list(tmp_path.glob("run_id=*"))) < 5 and campaign.poll() is None:
                 time.sleep(0.02)  # until it is well under way
             assert len(processes_of(campaign.pid)) >= int(jobs)
             os.killpg(campaign.pid, signal.SIGINT)
@@ -266,3 +266,5 @@ def test_an_interrupt_leaves_what_is_known_and_no_process(jobs: str, tmp_path: P
     while processes_of(campaign.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(campaign.pid) == []
+    assert all(path.name.startswith("run_id=") for path in tmp_path.iterdir())
+    assert len(read_trace(tmp_path)) >= 5  # each is whole

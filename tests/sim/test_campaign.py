@@ -12,7 +12,7 @@ from evensong.sim.campaign import Done, Task, _Worker
 from evensong.sim.run import Outcome
 from evensong.sim.setup import setup_to_json
 from evensong.sim.swarm import swarm
-from evensong.sim.tally import WORKER, Tally
+from evensong.sim.tally import Tally
 from evensong.trace.parquet import read_trace
 
 TASKS = [Task(seed, nodes=3, messages=30) for seed in range(4)]
@@ -49,8 +49,11 @@ def test_a_worker_that_dies_is_known_by_its_run_and_replaced() -> None:
     assert [one.task for one in dead] == [victim.task]
     assert "SIGKILL" in dead[0].text
     tally = tally_of(iter(done))
-    assert [(one.task, one.property_id) for one in tally.failures()] == [(victim.task, WORKER)]
-    assert tally.to_plain()["violations"] == 1
+    assert [one.task for one in tally.lost()] == [victim.task]
+    assert tally.failures() == []
+    assert tally.runs == len(TASKS) - 1
+    plain = tally.to_plain()
+    assert (plain["violations"], plain["lost"]) == (0, [victim.task.seed])
 
 
 def test_closing_ends_the_workers() -> None:

@@ -34,7 +34,7 @@ def test_a_processor_deaf_to_messages_does_not_stop_the_ring_for_ever() -> None:
     world = world_of_four()
     world.run(100_000)
     assert silent_slices(world, 10) == 0
-    world.network.rules.append(Rule(DROP, wire.REGULAR, target=DEAF, times=2**31))
+    world.network.add_rule(Rule(DROP, wire.REGULAR, target=DEAF, times=2**31))
     world.run(world.now + 1_000_000)
     assert silent_slices(world, 100) <= 25  # it is let in again now and then, ever more rarely
 
@@ -42,7 +42,7 @@ def test_a_processor_deaf_to_messages_does_not_stop_the_ring_for_ever() -> None:
 def test_it_is_back_when_it_hears_again() -> None:
     world = world_of_four()
     world.run(100_000)
-    world.network.rules.append(Rule(DROP, wire.REGULAR, target=DEAF, times=2**31))
+    world.network.add_rule(Rule(DROP, wire.REGULAR, target=DEAF, times=2**31))
     world.run(world.now + 1_000_000)
-    world.network.rules.clear()
+    world.network.forget_rules()
     assert world.run_until(world.is_converged, world.now + 2_500_000)

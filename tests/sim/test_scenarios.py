@@ -54,6 +54,12 @@ def test_a_scenario_says_what_it_shows_and_after_whom(path: Path) -> None:
         ("ring p q\nshow tears", "line 2: 'tears' is none of lives"),
         ("cluster p q\nstart p\nstart p", "line 3: p has been started before"),
         ("set temper 3", "line 1: no parameter 'temper'"),
+        ("\nset rtr_max ²", "line 2: expected a duration such as 5ms, not '²'"),
+        ("set rtr_max ٣", "line 1: expected a duration"),
+        ("set hold ٣ms", "line 1: expected a duration"),
+        (f"set hold {'9' * 5000}ms", "line 1: expected a duration"),
+        ("set hold 900ms\nring p q", "line 2: for 2 processors the rule is: 2 . hold < token_loss"),
+        ('ring p\nsend p "a" x²', "line 2: expected a number, not '²'"),
         ("ring p q\nset hold 3ms", "line 2: parameters are set before the ring"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from evensong.errors import BadTrace
 from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.trace.parquet import read_trace, write_trace
+from evensong.trace.parquet import _ID, read_trace, write_trace
 from evensong.trace.schema import SERVICES, TABLES, arrow, schema
 from tests.sim.history_language import history
 
@@ -199,18 +199,25 @@ def test_a_service_of_another_protocol_is_refused(code: int, name: str, tmp_path
 
 
 def test_what_clients_saw_is_no_part_of_the_ring_s_history(tmp_path: Path) -> None:
-    path, table = damaged(tmp_path, "deliveries")
-    at = table.schema.get_field_index("session")
-    other = pa.array([3] * len(table), pa.uint32())
-    pq.write_table(table.set_column(at, table.schema.field(at), other), path)
-    assert read_trace(tmp_path)["x"].lives[1, 1].deliveries == []
+    for table in ("deliveries", "sends"):
+        path, written = damaged(tmp_path / table, table)
+        whole = rows(read_trace(tmp_path / table)["x"])
+        at = written.schema.get_field_index("session")
+        clients = pa.array([3] * len(written), pa.uint32())
+        seen = written.set_column(at, written.schema.field(at), clients)
+        pq.write_table(pa.concat_tables([seen, written, seen]), path)
+        assert rows(read_trace(tmp_path / table)["x"]) == whole
 
 
 @pytest.mark.parametrize(
     ("column", "value", "why"),
     [
         ("conf_id", "four", "'four' is not the id of a configuration"),
+        ("conf_id", "04.1", "'04.1' is not the id of a configuration"),
+        ("conf_id", "4.²", "'4.²' is not the id of a configuration"),
+        ("prev_conf_id", "7" * 5_000 + ".1", "'77777.* is not the id of a configuration"),
         ("conf_kind", "view", "kind 'view' is not one of a ring"),
+        ("etype", "sing", "an event 'sing' is none of start, conf"),
     ],
 )
 def test_a_configuration_that_is_none_is_refused(
@@ -222,6 +229,137 @@ def test_a_configuration_that_is_none_is_refused(
     pq.write_table(table.set_column(at, table.schema.field(at), other), path)
     with pytest.raises(BadTrace, match=why):
         read_trace(tmp_path)
+
+
+def with_column(table: pa.Table, column: str, values: list[object]) -> pa.Table:
+    at = table.schema.get_field_index(column)
+    field = table.schema.field(at)
+    return table.set_column(at, field, pa.array(values, field.type))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "last", "why"),
+    [
+        ("events", "pos", 2**62, "events of incarnation 1 have pos 4611686018427387904 where 2 to"),
+        ("events", "pos", 0, "events of incarnation 1 have pos 0 where 2 to 2 is due"),
+        ("events", "conf_no", 3, "conf_no 3 where there are 3 configurations"),
+        ("sends", "pos", 3, "sends of incarnation 1 have pos 3 where 0 to 2 is due"),
+        ("sends", "conf_no", 2**31, "conf_no 2147483648 where there are 3 configurations"),
+        ("sends", "origin_no", 1, "origin_no 1 of incarnation 1 after 1"),
+        ("sends", "origin_no", 0, "origin_no 0 of incarnation 1 after 1"),
+        ("sends", "count", 2, "count 2 is not one of a ring"),
+        ("deliveries", "conf_no", 3, "conf_no 3 where there are 3 configurations"),
+        ("deliveries", "count", 0, "count 0 is not one of a ring"),
+        ("deliveries", "sub", 1, "sub 1 is not one of a ring"),
+        ("deliveries", "sender_session", 7, "sender_session 7 is not one of a ring"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(
+    table: str, column: str, last: int, why: str, tmp_path: Path
+) -> None:
+    path, written = damaged(tmp_path, table)
+    values = written[column].to_pylist()
+    pq.write_table(with_column(written, column, [*values[:-1], last]), path)
+    with pytest.raises(BadTrace, match=rf"node=1.*{why}"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize("members", [None, [], [1, None]])
+def test_a_configuration_without_its_members_is_refused(
+    members: list[object] | None, tmp_path: Path
+) -> None:
+    path, table = damaged(tmp_path, "events")
+    pq.write_table(with_column(table, "members", [members] * len(table)), path)
+    with pytest.raises(BadTrace, match=r"events-0000\.parquet: configuration 4\.1 has no members"):
+        read_trace(tmp_path)
+
+
+def test_a_configuration_out_of_turn_is_refused(tmp_path: Path) -> None:
+    path, table = damaged(tmp_path, "events")
+    pq.write_table(with_column(table, "conf_no", [None] * len(table)), path)
+    with pytest.raises(BadTrace, match="a conf with conf_no -1 where 0 is due"):
+        read_trace(tmp_path)
+
+
+def test_a_null_among_the_further_figures_is_refused(tmp_path: Path) -> None:
+    path, table = damaged(tmp_path, "events")
+    pq.write_table(with_column(table, "aux", [[("state", None)]] * len(table)), path)
+    with pytest.raises(BadTrace, match="aux has null under 'state'"):
+        read_trace(tmp_path)
+
+
+def test_text_that_is_none_is_refused_with_the_file(tmp_path: Path) -> None:
+    path, table = damaged(tmp_path, "events")
+    garbled = pa.array([b"\xff\xfe"] * len(table), pa.binary()).view(pa.string())
+    at = table.schema.get_field_index("cause")
+    pq.write_table(table.set_column(at, table.schema.field(at), garbled), path)
+    with pytest.raises(BadTrace, match=r"events-0000\.parquet: cannot be read"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["01", "²", "0", "4294967296", "1" * 5_000])
+def test_a_node_has_one_name(name: str, tmp_path: Path) -> None:
+    if len(name) > 200:
+        assert _ID.fullmatch(name) is None
+        return
+    where = write_trace(history(RUNS["split"]), tmp_path, "x")
+    (where / f"node={name}").mkdir()
+    with pytest.raises(BadTrace, match=f"node={name}: '{name}' is not a processor id"):
+        read_trace(tmp_path)
+
+
+def test_a_file_in_the_place_of_a_run_is_refused(tmp_path: Path) -> None:
+    write_trace(history(RUNS["split"]), tmp_path, "a")
+    (tmp_path / "run_id=x").write_text("a file", encoding="utf-8")
+    with pytest.raises(BadTrace, match="run_id=x: not a directory"):
+        read_trace(tmp_path)
+
+
+def test_a_missing_part_is_refused(tmp_path: Path) -> None:
+    path, table = damaged(tmp_path, "sends")
+    pq.write_table(table.slice(1), path.with_name("sends-0002.parquet"))
+    with pytest.raises(BadTrace, match=r"node=1: has no sends-0001\.parquet"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_flipped_bit_is_refused_or_without_effect(table: str, tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path, table)
+    whole = rows(read_trace(tmp_path)["x"])
+    content = path.read_bytes()
+    refused = 0
+    for bit in range(3, 8 * len(content), 211):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            back = rows(read_trace(tmp_path)["x"])
+        except BadTrace:
+            refused += 1
+        else:
+            assert back == whole, f"bit {bit}"
+    assert refused > 20
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_is_not_written_to_its_end_is_not_there(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def fill(rows: object, where: Path, **how: object) -> None:
+        written.append(where)
+        where.write_bytes(b"half")
+        if len(written) == 5:
+            raise error
+
+    monkeypatch.setattr(pq, "write_table", fill)
+    with pytest.raises((BadTrace, KeyboardInterrupt)) as raised:
+        write_trace(history(RUNS["split"]), tmp_path, "x")
+    assert len(written) == 5
+    assert list(tmp_path.iterdir()) == []
+    if isinstance(raised.value, BadTrace):
+        assert "run_id=x: cannot be written: No space left on device" in str(raised.value)
 
 
 def test_parts_of_a_table_are_read_in_order(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ The run is simulated and decided by its seed; everything told is read off its hi
 
 import argparse
 import json
-import shutil
 import statistics
 import textwrap
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from evensong.sim.history import History
 from evensong.sim.run import Outcome, run_recorded
 from evensong.sim.setup import Options, Setup, Weather
 from evensong.sim.tally import INVARIANTS
+from evensong.sim.whole import whole
 from evensong.sim.workload import Burst
 from evensong.trace.changes import Change, changes
 from evensong.trace.parquet import write_trace
@@ -100,15 +100,13 @@ def _write(history: History, out: Path) -> list[str]:
     picture, trace = out / "demo.svg", out / "trace"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        picture.write_text(drawing(history), encoding="utf-8")
-        if find_spec("pyarrow") is None:
-            return [str(picture)]
-        earlier = trace / f"run_id={RUN_ID}"
-        if earlier.exists():
-            shutil.rmtree(earlier)
-        return [str(picture), str(write_trace(history, trace, RUN_ID))]
+        with whole(picture) as partial:
+            partial.write_text(drawing(history), encoding="utf-8")
     except OSError as error:
         raise BadTrace(f"{out}: cannot be written: {error.strerror}") from error
+    if find_spec("pyarrow") is None:
+        return [str(picture)]
+    return [str(picture), str(write_trace(history, trace, RUN_ID, is_replaced=True))]
 
 
 def _plain(outcome: Outcome, history: History, files: list[str]) -> dict[str, object]:

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from evensong import __version__
@@ -51,15 +52,9 @@ def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
     """Run one command and return its exit code."""
-    parser = build_parser(commands)
-    args = parser.parse_args(argv)
-    run: Callable[[argparse.Namespace], int] | None = args.run
-    if run is None:
-        parser.print_help(sys.stderr)
-        return EXIT_USAGE
     try:
-        code = run(args)
-        sys.stdout.flush()  # here, where a reader that went away can still be answered
+        code = _run(build_parser(commands), argv)
+        _flush()  # here, where a reader that went away can still be answered
     except KeyboardInterrupt:
         print("evensong: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -72,14 +67,39 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     except BrokenPipeError:
         _discard_stdout()
         return EXIT_PIPE
+    except OSError as error:  # of what a command writes to; what it reads it answers for itself
+        _discard_stdout()
+        print(f"evensong: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_UNREACHABLE
     return code
+
+
+def _run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit:
+        _flush()  # help and version are output too
+        raise
+    run: Callable[[argparse.Namespace], int] | None = args.run
+    if run is None:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    return run(args)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None: the caller closed it
+        sys.stdout.flush()
 
 
 def _discard_stdout() -> None:
     # The interpreter flushes stdout once more on its way out; without this, `evensong … | head`
     # would end in a complaint about the pipe that nobody can act on.
+    if sys.stdout is None:
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    with suppress(OSError):  # a stdout of tests has no number
+        os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 

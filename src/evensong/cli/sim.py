@@ -6,25 +6,28 @@ What a run is judged by is in `sim/run.py`; here are the arguments, the summary 
 import argparse
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
     EXIT_VIOLATION,
     Subparsers,
     add_command,
 )
 from evensong.cli.progress import Progress
 from evensong.core.ids import PROCESSORS_MAX
-from evensong.errors import BadScenario, BadTrace
-from evensong.sim import campaign, coverage
-from evensong.sim.campaign import Task
+from evensong.errors import BadScenario, BadTrace, EvensongError
+from evensong.sim import admit, campaign, coverage
+from evensong.sim.campaign import Done, Task
 from evensong.sim.run import run_setup
 from evensong.sim.setup import Setup
 from evensong.sim.shrink import Shrinker, save
@@ -113,13 +116,19 @@ def _whole(text: str, lowest: int, highest: int) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Do the runs, tell what they came to."""
-    tasks = _tasks(args)
-    jobs = min(len(tasks), args.jobs or os.cpu_count() or 1)
+    work = _work(args)
+    jobs = min(work.total, args.jobs or os.cpu_count() or 1)
     if args.trace:
-        _check_trace(args.trace, tasks)
+        _check_trace(args.trace, work)
     tally = Tally()
     started = time.monotonic()
-    is_interrupted = not _campaign(tasks, jobs, tally, args.stop_at)
+    is_interrupted, trouble = False, ""
+    try:
+        _campaign(work, jobs, tally, args.stop_at)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    except EvensongError as error:  # what was done until then is told all the same
+        trouble = str(error)
     seconds = time.monotonic() - started
     if args.digest and not args.json:
         _print_digests(tally)
@@ -128,24 +137,44 @@ def run(args: argparse.Namespace) -> int:
     failures = tally.failures()
     if not args.json:
         _print_failures(failures)
-    shrunk = _shrink(failures, Path(args.out), args.json) if args.shrink and failures else []
+        _print_lost(tally.lost())
+    shrunk: list[dict[str, object]] = []
+    try:
+        if args.shrink:
+            _shrink(failures, Path(args.out), args.json, shrunk)
+    except BadScenario as error:
+        trouble = trouble or str(error)
     if args.json:
         plain = tally.to_plain()
         plain["seconds"] = round(seconds, 3)
         plain["seeds"] = _seeds_text(args)
         plain["interrupted"] = is_interrupted
+        plain["trouble"] = trouble
         if args.digest:
             plain["digests"] = {str(seed): tally.digests[seed] for seed in sorted(tally.digests)}
         if args.shrink:
             plain["shrunk"] = shrunk
         print(json.dumps(plain))
     if is_interrupted:
-        print(f"evensong: interrupted after {tally.runs} of {len(tasks)} runs", file=sys.stderr)
+        print(f"evensong: interrupted after {tally.runs} of {work.total} runs", file=sys.stderr)
         return EXIT_INTERRUPTED
-    return EXIT_VIOLATION if failures else EXIT_OK
+    if trouble:
+        print(f"evensong: {trouble}", file=sys.stderr)
+        return EXIT_USAGE
+    if failures:
+        return EXIT_VIOLATION
+    return EXIT_UNREACHABLE if tally.lost() else EXIT_OK
 
 
-def _tasks(args: argparse.Namespace) -> list[Task]:
+class _Work(NamedTuple):
+    """What is to be done. There may be more seeds than memory holds tasks: they come one by one."""
+
+    tasks: Iterator[Task]
+    total: int
+    has_run: Callable[[str], bool]  # whether a run id is of one of them
+
+
+def _work(args: argparse.Namespace) -> _Work:
     trace = args.trace or ""
     if args.plan:
         if args.nodes is not None or args.messages is not None:
@@ -154,39 +183,43 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
                 "no --messages beside it"
             )
         seed = campaign.load_setup(args.plan).options.seed
-        return [Task(seed, plan=args.plan, trace=trace)]
-    seeds = args.seeds if args.seeds is not None else [args.seed]
-    return [Task(seed, args.nodes, args.messages, trace=trace) for seed in seeds]
+        task = Task(seed, plan=args.plan, trace=trace)
+        return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id())
+    seeds = args.seeds if args.seeds is not None else range(args.seed, args.seed + 1)
+    return _Work(
+        (Task(seed, args.nodes, args.messages, trace=trace) for seed in seeds),
+        seeds.stop - seeds.start,
+        lambda run_id: _is_seed(run_id) and int(run_id) in seeds,
+    )
 
 
-def _check_trace(directory: str, tasks: list[Task]) -> None:
+def _is_seed(run_id: str) -> bool:
+    return re.fullmatch("0|[1-9][0-9]{0,18}", run_id) is not None
+
+
+def _check_trace(directory: str, work: _Work) -> None:
     """Find out before the first run that no trace could be written."""
     arrow()
-    for task in tasks:
-        run_directory = Path(directory) / f"run_id={task.run_id()}"
-        if run_directory.exists():
-            raise BadTrace(f"{run_directory}: a trace of that name is already there")
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
+        for run_directory in sorted(Path(directory).glob("run_id=*")):
+            if work.has_run(run_directory.name.removeprefix("run_id=")):
+                raise BadTrace(f"{run_directory}: a trace of that name is already there")
     except OSError as error:
         raise BadTrace(f"{directory}: cannot be made: {error.strerror}") from error
 
 
-def _campaign(tasks: list[Task], jobs: int, tally: Tally, stop_at: int | None) -> bool:
-    """Do the runs; False if Ctrl-C came first."""
-    try:
-        with (
-            Progress("sim", len(tasks)) as progress,
-            closing(campaign.results(tasks, jobs)) as results,
-        ):
-            for done in results:
-                tally.add(done)
-                progress.advance()
-                if stop_at is not None and tally.failed_runs() >= stop_at:
-                    break
-    except KeyboardInterrupt:
-        return False
-    return True
+def _campaign(work: _Work, jobs: int, tally: Tally, stop_at: int | None) -> None:
+    """Do the runs."""
+    with (
+        Progress("sim", work.total) as progress,
+        closing(campaign.results(work.tasks, jobs)) as results,
+    ):
+        for done in results:
+            tally.add(done)
+            progress.advance()
+            if stop_at is not None and tally.failed_runs() >= stop_at:
+                break
 
 
 def _seeds_text(args: argparse.Namespace) -> str:
@@ -208,6 +241,10 @@ def _print_digests(tally: Tally) -> None:
 def _print_summary(tally: Tally, seeds: str, seconds: float) -> None:
     failed = tally.failed_runs()
     verdict = f"{failed} BROKE A PROMISE" if failed else "every promise kept"
+    if not tally.runs:
+        verdict = "nothing is known"
+    if tally.lost():
+        verdict += f"; {_count(len(tally.lost()), 'further run')} LOST"
     print(f"{_count(tally.runs, 'run')} ({seeds}) in {seconds:.1f} s: {verdict}")
     if not tally.runs:
         return
@@ -258,9 +295,17 @@ def _print_failures(failures: list[Failure]) -> None:
         print(f"\nand {len(by_task) - SHOWN_MAX} more; --json lists all")
 
 
-def _shrink(failures: list[Failure], out: Path, is_quiet: bool) -> list[dict[str, object]]:
+def _print_lost(lost: list[Done]) -> None:
+    for task, _, why in lost[:SHOWN_MAX]:
+        print(f"\nlost: {task.plan or f'seed {task.seed}'}: {why}\nrepeat: {task.command()}")
+    if len(lost) > SHOWN_MAX:
+        print(f"\nand {len(lost) - SHOWN_MAX} more; --json lists all")
+
+
+def _shrink(
+    failures: list[Failure], out: Path, is_quiet: bool, shrunk: list[dict[str, object]]
+) -> None:
     """Shrink the first failing run of each property, and say how to repeat it."""
-    shrunk: list[dict[str, object]] = []
     for failure in _to_shrink(failures):
         name = f"plan-{failure.task.run_id()}-{failure.property_id}.json"
         shrinker = _shrink_one(failure)
@@ -291,7 +336,6 @@ def _shrink(failures: list[Failure], out: Path, is_quiet: bool) -> list[dict[str
                 f"\nshrunk in {_count(shrinker.runs, 'run')}: {size}, {failure.property_id} fails"
             )
             print(f"reproduce: {command}")
-    return shrunk
 
 
 def _to_shrink(failures: list[Failure]) -> list[Failure]:
@@ -312,6 +356,10 @@ def _shrink_one(failure: Failure) -> Shrinker:
 
         def trial(setup: Setup) -> frozenset[str]:
             progress.advance()
+            try:
+                admit.check(setup)
+            except EvensongError:
+                return frozenset()  # smaller, but nothing that `--plan` would run
             return run_setup(setup).broken()
 
         setup = failure.task.setup()

@@ -1,7 +1,9 @@
 """What a setup from a file must be to be run: every processor, frame and number in it exists.
 
 `plain.py` has seen to names and types; a plan that names a processor outside the run would read
-well and strike nothing.
+well and strike nothing. One that lasts for years, or whose links are slower than the token's
+timeout, would be run and come to nothing: the bounds here keep every run finite and its promises
+such that they can be kept.
 """
 
 from collections.abc import Iterable
@@ -33,39 +35,70 @@ from evensong.sim.faults import (
     When,
 )
 from evensong.sim.plain import fields_of
-from evensong.sim.setup import Setup
+from evensong.sim.run import calm_of, settle_us
+from evensong.sim.setup import Options, Setup
 from evensong.sim.workload import BODY_MAX
 
 STATES: Final = tuple(state.value for state in State)
 PPM_MAX: Final = 500_000
+RUN_US_MAX: Final = 3_600_000_000  # an hour of virtual time, from the start to the last deadline
+SKEW_US_MAX: Final = 2**40
+COUNT_MAX: Final = 2**31  # of datagrams, effects and the like
+UNITS_MAX: Final = 1_000_000  # of all bursts together
+SEED_MAX: Final = 2**63  # as on the command line
 
 
 def check(setup: Setup) -> None:
     """Refuse what reads well and cannot be run, with its place."""
-    options = setup.options
-    options.parameters.check(len(options.nodes))
-    for node in options.nodes:
-        if not 1 <= node < 2**32:
-            raise BadScenario(f"options.nodes: {node} is no processor id")
-    if min(options.cost_us, options.skew_us_max, options.drift_ppm_max, options.seed) < 0:
-        raise BadScenario("options: expected no negative numbers")
-    if min(options.recv_drain_max, options.receive_buffer) < 1 or options.drift_ppm_max > PPM_MAX:
-        raise BadScenario("options: expected room for a datagram, drift_ppm_max up to 500000")
-    weather = options.weather
-    for probability in (weather.loss, weather.duplicate, weather.reorder):
-        _check_probability(probability, "options.weather")
-    if min(weather.latency_us, weather.jitter_us, weather.spread_us, weather.reorder_us) < 0:
-        raise BadScenario("options.weather: expected no negative times")
-    for name, frame_loss in weather.loss_by_kind:
-        _check_frame(name, "options.weather.loss_by_kind")
-        _check_probability(frame_loss, "options.weather.loss_by_kind")
+    _check_options(setup.options)
     for number, burst in enumerate(setup.workload):
         place = f"workload[{number}]"
         _check_nodes(setup, (burst.node,), place)
-        if min(burst.at_us, burst.units, burst.body_max) < 0 or burst.body_max > BODY_MAX:
-            raise BadScenario(f"{place}: expected no negative numbers, body_max up to {BODY_MAX}")
+        _check_within(burst.at_us, 0, RUN_US_MAX, f"{place}.at_us")
+        _check_within(burst.units, 0, UNITS_MAX, f"{place}.units")
+        _check_within(burst.body_max, 0, BODY_MAX, f"{place}.body_max")
+        _check_probability(burst.safe, f"{place}.safe")
+    units = sum(burst.units for burst in setup.workload)
+    _check_within(units, 0, UNITS_MAX, "workload: units of all bursts")
     for number, fault in enumerate(setup.plan):
         _check_fault(setup, fault, f"plan[{number}]")
+    if calm_of(setup) + settle_us(setup) > RUN_US_MAX:
+        raise BadScenario(
+            f"setup: a run with these times, parameters and units may take "
+            f"{calm_of(setup) + settle_us(setup)} us until it is quiet; expected at most "
+            f"{RUN_US_MAX} us"
+        )
+
+
+def _check_options(options: Options) -> None:
+    options.parameters.check(len(options.nodes))
+    for node in options.nodes:
+        _check_within(node, 1, 2**32 - 1, "options.nodes: a processor id")
+    for value, lowest, highest, name in (
+        (options.seed, 0, SEED_MAX, "seed"),
+        (options.cost_us, 0, RUN_US_MAX, "cost_us"),
+        (options.recv_drain_max, 1, COUNT_MAX, "recv_drain_max"),
+        (options.receive_buffer, 1, COUNT_MAX, "receive_buffer"),
+        (options.skew_us_max, 0, SKEW_US_MAX, "skew_us_max"),
+        (options.drift_ppm_max, 0, PPM_MAX, "drift_ppm_max"),
+    ):
+        _check_within(value, lowest, highest, f"options.{name}")
+    weather = options.weather
+    for name in ("loss", "duplicate", "reorder"):
+        _check_probability(getattr(weather, name), f"options.weather.{name}")
+    for name in ("latency_us", "jitter_us", "spread_us", "reorder_us"):
+        _check_within(getattr(weather, name), 0, RUN_US_MAX, f"options.weather.{name}")
+    for name, frame_loss in weather.loss_by_kind:
+        _check_frame(name, "options.weather.loss_by_kind")
+        _check_probability(frame_loss, "options.weather.loss_by_kind")
+    # What a hop takes, with jitter and spread at their means; without a timely token no ring stays.
+    hop_us = weather.latency_us + (weather.jitter_us + weather.spread_us) // 2 + options.cost_us
+    if len(options.nodes) > 1 and len(options.nodes) * hop_us > options.parameters.token_loss:
+        raise BadScenario(
+            f"options: a rotation of the token takes {len(options.nodes) * hop_us} us by "
+            f"latency_us, jitter_us, spread_us and cost_us, longer than token_loss, "
+            f"{options.parameters.token_loss} us"
+        )
 
 
 def _check_fault(setup: Setup, fault: Fault, place: str) -> None:
@@ -88,10 +121,17 @@ def _check_fault(setup: Setup, fault: Fault, place: str) -> None:
         _check_probability(fault.probability, f"{place}.probability")
     for name in fields_of(type(fault)):
         part = getattr(fault, name)
-        if isinstance(part, int) and part < 0 and name != "ppm":
-            raise BadScenario(f"{place}.{name}: expected no negative number")
-    if isinstance(fault, Drift) and abs(fault.ppm) > PPM_MAX:
-        raise BadScenario(f"{place}.ppm: expected {-PPM_MAX} to {PPM_MAX}")
+        if name == "ppm":
+            _check_within(part, -PPM_MAX, PPM_MAX, f"{place}.ppm")
+        elif name.endswith("_us"):
+            _check_within(part, 0, RUN_US_MAX, f"{place}.{name}")
+        elif name in ("effects", "times"):
+            _check_within(part, 0, COUNT_MAX, f"{place}.{name}")
+
+
+def _check_within(value: int, lowest: int, highest: int, place: str) -> None:
+    if not lowest <= value <= highest:
+        raise BadScenario(f"{place}: {value} is not within {lowest} to {highest}")
 
 
 def _check_nodes(

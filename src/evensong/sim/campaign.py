@@ -6,6 +6,7 @@ SIGINT: Ctrl-C is ours to answer, by closing. With one job the runs happen here.
 """
 
 import signal
+import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from evensong.sim import admit
 from evensong.sim.run import Outcome, run_recorded
 from evensong.sim.setup import Setup, setup_from_json
 from evensong.sim.swarm import swarm
+from evensong.sim.whole import discard
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -91,10 +93,7 @@ def perform(task: Task) -> Outcome:
         # Imported here: pyarrow is slow to load, and few campaigns need it.
         from evensong.trace.parquet import write_trace
 
-        try:
-            write_trace(history, task.trace, task.run_id())
-        except OSError as error:
-            raise BadTrace(f"{task.trace}: {error}") from error
+        write_trace(history, task.trace, task.run_id())
     return outcome
 
 
@@ -111,6 +110,9 @@ _Answer: TypeAlias = Outcome | str  # a string says why nothing came of it
 def work(pipe: "Connection[_Answer, Task]") -> None:
     """Be a worker: do tasks until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # not without tidying up
     while True:
         try:
             task = pipe.recv()
@@ -149,17 +151,19 @@ class _Worker:
         """Return what came of the task; None if the worker died of it."""
         try:
             answer = self.pipe.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # OSError too if it died in the middle of its answer
             return None
         if isinstance(answer, str):
             raise BadTrace(answer)
         return Done(self.task, answer)
 
     def death(self) -> Done:
-        """Say how the worker died."""
+        """Say how the worker died, and take away the half of a trace that it left."""
         self.process.join()
         code = self.process.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if self.task.trace and self.process.pid is not None:
+            discard(Path(self.task.trace) / f"run_id={self.task.run_id()}", self.process.pid)
+        how = _signal_name(-code) if code < 0 else f"exit code {code}"
         return Done(self.task, None, f"the process that ran it died: {how}")
 
     def stop(self) -> None:
@@ -170,6 +174,13 @@ class _Worker:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def _shared_out(tasks: Iterator[Task], jobs: int) -> Generator[Done]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, TypeAlias, get_args
 
 from evensong.core.ids import ProcessorId
 from evensong.errors import BadScenario
-from evensong.sim.plain import fields_of, from_plain, to_plain
+from evensong.sim.plain import fields_of, from_plain, parse_json, to_plain
 
 EVERYBODY: Final[ProcessorId] = 0
 
@@ -318,11 +318,7 @@ def plan_to_json(plan: Plan) -> str:
 
 def plan_from_json(text: str) -> Plan:
     """Read a plan from JSON."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadScenario(f"plan: line {error.lineno}: {error.msg}") from None
-    return plan_from_plain(value)
+    return plan_from_plain(parse_json(text, "plan"))
 
 
 def describe(fault: Fault) -> str:

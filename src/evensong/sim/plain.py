@@ -5,12 +5,39 @@ the place where it stands (`plan[3].for_us: expected an integer`).
 """
 
 import dataclasses
+import json
+import re
 from collections.abc import Mapping
-from typing import TypeVar, get_args, get_origin, get_type_hints
+from typing import Final, TypeVar, get_args, get_origin, get_type_hints
 
 from evensong.errors import BadScenario
 
 T = TypeVar("T")
+
+NUMBER_END: Final = 2**64  # no number of ours is as large
+DEPTH_MAX: Final = 50  # brackets within brackets
+_DIGITS_MAX: Final = len(str(NUMBER_END))
+_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+
+
+def parse_json(text: str, what: str) -> object:
+    """Read JSON of any origin; what cannot be read is refused with its line."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += (found[0] in "[{") - (found[0] in "]}")
+        if depth > DEPTH_MAX:
+            line = text.count("\n", 0, found.start()) + 1
+            raise BadScenario(f"{what}: line {line}: more than {DEPTH_MAX} brackets deep")
+    try:
+        value: object = json.loads(text, parse_int=_parse_int)
+    except json.JSONDecodeError as error:
+        raise BadScenario(f"{what}: line {error.lineno}: {error.msg}") from None
+    return value
+
+
+def _parse_int(digits: str) -> int:
+    # Whoever reads the field refuses what is out of bounds, and knows the place.
+    return int(digits) if len(digits) <= _DIGITS_MAX else NUMBER_END
 
 
 def to_plain(value: object) -> object:
@@ -57,11 +84,11 @@ def _read(hint: object, value: object, place: str) -> object:
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise BadScenario(f"{place}: expected an integer")
-        return value
+        return _bounded(value, place)
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadScenario(f"{place}: expected a number")
-        return float(value)
+        return float(_bounded(value, place) if isinstance(value, int) else value)
     if hint is bool or hint is str:
         if not isinstance(value, bool if hint is bool else str):
             raise BadScenario(f"{place}: expected a {'truth value' if hint is bool else 'string'}")
@@ -70,6 +97,12 @@ def _read(hint: object, value: object, place: str) -> object:
         return _read_tuple(hint, value, place)
     assert isinstance(hint, type)
     return from_plain(hint, value, place)
+
+
+def _bounded(number: int, place: str) -> int:
+    if not -NUMBER_END < number < NUMBER_END:
+        raise BadScenario(f"{place}: a number too large for anything here")
+    return number
 
 
 def _read_tuple(hint: object, value: object, place: str) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ reported like a broken property: a campaign goes on, and the setup can be shrunk
 """
 
 import hashlib
+import struct
 import time
 import traceback
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ MISTAKES: Final = (
     AttributeError,
     ArithmeticError,
     RuntimeError,
+    struct.error,
     EvensongError,
 )
 
@@ -94,7 +96,7 @@ class _Run:
     def __init__(self, setup: Setup, engine: Engine, observer: Observer | None) -> None:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
-        self.world: Final = World(setup, engine, self.history, observer)
+        self.world: Final = World(setup, engine, self.history, observer, is_asleep=True)
         self.is_cut_short = True  # then its history proves nothing about what was still to come
         calm_at = calm_of(setup)
         try:
@@ -115,6 +117,8 @@ class _Run:
 
     def _run(self, setup: Setup, calm_at: int) -> None:
         world = self.world
+        for processor in world.processors:
+            world.boot(processor)
         world.run(calm_at)
         is_quiet = world.run_until(world.is_quiet, calm_at + settle_us(setup), STRIDE_US)
         if is_quiet or not is_calmed(setup):

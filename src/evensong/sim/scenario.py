@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId
-from evensong.errors import BadScenario, InvariantBroken
+from evensong.errors import BadParameters, BadScenario, InvariantBroken
 from evensong.sim import evs, inject
 from evensong.sim.check import Invariants, machine_of
 from evensong.sim.engines import TOTEM
@@ -56,17 +56,10 @@ LIMIT_US: Final = 5_000_000  # of a `run until` that does not come to an end
 STEP_US: Final = 100
 MOMENT_US: Final = 10  # shorter than any way through the network
 ALWAYS: Final = 2**31
+DIGITS_MAX: Final = 18
 STATES: Final = ("operational", "gather", "commit", "recovery")
-TOPICS: Final = (
-    "lives",
-    "installs",
-    "deliveries",
-    "states",
-    "resends",  # of tokens
-    "repairs",  # of messages
-    "exchanges",
-    "writes",
-)
+_OFTEN: Final = ("lives", "installs", "deliveries", "states")
+TOPICS: Final = (*_OFTEN, "resends", "repairs", "exchanges", "writes")  # of tokens; of messages
 QUIET_TOPICS: Final = ("writes",)  # told only when asked for
 UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -82,6 +75,11 @@ class Performance(NamedTuple):
 
     story: str
     violations: tuple[Violation, ...]
+
+
+def _is_number(text: str) -> bool:
+    """Whether a word is a whole number, in the digits 0 to 9 and within 64 bits."""
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
 
 
 def play(text: str) -> str:
@@ -116,33 +114,9 @@ class Play:
         self._world: World | None = None
         self._story: Story | None = None
         self._commands: Final[dict[str, Callable[[list[str]], None]]] = {
-            "set": self.on_set,
-            "ring": self.on_ring,
-            "processors": self.on_processors,
-            "cluster": self.on_cluster,
-            "start": self.on_start,
-            "show": self.on_show,
-            "hide": self.on_hide,
-            "send": self.on_send,
-            "drop": self.on_drop,
-            "delay": self.on_delay,
-            "twice": self.on_twice,
-            "hold": self.on_hold,
-            "release": self.on_release,
-            "crash": self.on_crash,
-            "restart": self.on_restart,
-            "leave": self.on_leave,
-            "pause": self.on_pause,
-            "resume": self.on_resume,
-            "slow": self.on_slow,
-            "drift": self.on_drift,
-            "partition": self.on_partition,
-            "cut": self.on_cut,
-            "heal": self.on_heal,
-            "clog": self.on_clog,
-            "unclog": self.on_unclog,
-            "lossy": self.on_lossy,
-            "run": self.on_run,
+            name.removeprefix("on_"): getattr(self, name)
+            for name in vars(Play)
+            if name.startswith("on_")
         }
 
     def perform(self, script: str) -> None:
@@ -187,7 +161,7 @@ class Play:
         name, value = self._exactly(words, 2, "a parameter and its value")
         if name not in self.parameters._fields:
             raise self._bad(f"no parameter {name!r}")
-        number = int(value) if value.isdigit() else self._duration(value)
+        number = int(value) if _is_number(value) else self._duration(value)
         self.parameters = self.parameters._replace(**{name: number})
 
     def on_processors(self, words: list[str]) -> None:
@@ -229,7 +203,10 @@ class Play:
         for node, name in enumerate(words, 1):
             self.node_by_name[name] = node
         nodes = tuple(self.node_by_name.values())
-        self.parameters.check(len(nodes))
+        try:
+            self.parameters.check(len(nodes))
+        except BadParameters as error:
+            raise self._bad(str(error)) from None
         story = Story({node: name for name, node in self.node_by_name.items()})
         story.is_muted = is_muted
         story.silent_topics.update(QUIET_TOPICS)
@@ -503,7 +480,7 @@ class Play:
         return text
 
     def _number(self, text: str) -> int:
-        if not text.isdigit():
+        if not _is_number(text):
             raise self._bad(f"expected a number, not {text!r}")
         return int(text)
 
@@ -512,7 +489,7 @@ class Play:
 
     def _duration(self, text: str) -> int:
         for unit, us in UNITS_US.items():
-            if text.endswith(unit) and text.removesuffix(unit).isdigit():
+            if text.endswith(unit) and _is_number(text.removesuffix(unit)):
                 return int(text.removesuffix(unit)) * us
         raise self._bad(f"expected a duration such as 5ms, not {text!r}")
 

@@ -12,7 +12,7 @@ from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
 from evensong.errors import BadScenario
 from evensong.sim.faults import Plan, plan_from_plain, plan_to_plain
-from evensong.sim.plain import from_plain, to_plain
+from evensong.sim.plain import from_plain, parse_json, to_plain
 from evensong.sim.workload import Burst, Workload
 
 
@@ -85,10 +85,7 @@ def setup_to_json(setup: Setup) -> str:
 
 def setup_from_json(text: str) -> Setup:
     """Read a setup; what does not fit is refused with its place."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadScenario(f"setup: line {error.lineno}: {error.msg}") from None
+    value = parse_json(text, "setup")
     if not isinstance(value, dict):
         raise BadScenario("setup: expected an object")
     for name in value:

@@ -29,6 +29,7 @@ from evensong.sim.faults import (
     When,
 )
 from evensong.sim.setup import Options, Setup, Weather, setup_to_json
+from evensong.sim.whole import whole
 
 T = TypeVar("T")
 
@@ -113,7 +114,8 @@ def shrink(setup: Setup, property_id: str, trial: Trial, runs_max: int = RUNS_MA
 
 def save(setup: Setup, path: Path) -> str:
     """Write a setup to a file and return the command that repeats it."""
-    path.write_text(setup_to_json(setup), encoding="utf-8")
+    with whole(path) as partial:
+        partial.write_text(setup_to_json(setup), encoding="utf-8")
     return f"evensong sim --plan {path}"
 
 

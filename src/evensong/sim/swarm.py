@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from evensong.core.ids import ProcessorId
-from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.parameters import Parameters, datagram_least
 from evensong.sim.faults import (
     EVERYBODY,
     Calm,
@@ -99,6 +99,7 @@ def _weather(rng: Random) -> Weather:
 def _parameters(rng: Random, count: int) -> Parameters:
     window_size = rng.choice((50, 50, 20, 8))
     usual = Parameters.for_ring(count)
+    small = max(150, datagram_least(count))  # sends commit tokens in parts
     parameters = usual._replace(
         beacon=usual.beacon // rng.choice((1, 1, 5)),
         window_size=window_size,
@@ -107,7 +108,7 @@ def _parameters(rng: Random, count: int) -> Parameters:
         rtr_max=rng.choice((32, 32, 2)),
         miss_count=rng.choice((1, 1, 2)),
         ceiling_stride=rng.choice((1_024, 16, 4, 4)),
-        datagram_max=rng.choice((1_400, 1_400, 150)),  # the small one sends commit tokens in parts
+        datagram_max=rng.choice((1_400, 1_400, small)),
     )
     parameters.check(count)
     return parameters

@@ -1,6 +1,7 @@
 """What a campaign came to: counts over its runs, and every failure with the command to repeat it.
 
-The order in which runs end does not matter: any number of jobs gives the same tally.
+A run whose process died proves nothing: it is lost, neither kept nor broken. The order in which
+runs end does not matter: any number of jobs gives the same tally.
 """
 
 from collections import Counter
@@ -13,7 +14,6 @@ from evensong.sim.run import I15, Outcome
 
 INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
 STATUSES: Final = tuple(status.value for status in evs.Status)
-WORKER: Final = "worker"  # the process of the run died
 
 
 class Failure(NamedTuple):
@@ -42,13 +42,14 @@ class Tally:
         }
         self.digests: Final[dict[int, str]] = {}  # by seed
         self._failures: Final[list[Failure]] = []
+        self._lost: Final[list[Done]] = []
 
     def add(self, done: Done) -> None:
         """Count a run."""
-        self.runs += 1
         if done.outcome is None:
-            self._failures.append(Failure(done.task, WORKER, done.text))
+            self._lost.append(done)
             return
+        self.runs += 1
         outcome = done.outcome
         self.deliveries += outcome.deliveries
         self.configurations += outcome.configurations
@@ -77,6 +78,10 @@ class Tally:
         """Return every broken promise, by seed; those of one run in the order of their finding."""
         return sorted(self._failures, key=lambda failure: failure.task.seed)
 
+    def lost(self) -> list[Done]:
+        """Return the runs that came to nothing, by seed."""
+        return sorted(self._lost, key=lambda done: done.task.seed)
+
     def failed_runs(self) -> int:
         """Return how many runs broke a promise."""
         return len({failure.task for failure in self._failures})
@@ -100,6 +105,7 @@ class Tally:
                 }
                 for failure in failures
             ],
+            "lost": [done.task.seed for done in self.lost()],
             "deliveries": self.deliveries,
             "configurations": self.configurations,
             "datagrams": self.datagrams,

@@ -3,10 +3,12 @@
 A run is a directory `run_id=…`, in it `node=…` a processor, in that `deliveries`, `sends` and
 `events` in numbered parts, rows in the order of `pos` and `pseq`. All incarnations of a processor
 share its files, one after the other. Reading is exact: the history that comes back has the same
-rows, and what would not (a gap in a numbering, a column of another type) is refused by name.
+rows, and what would not (a gap in a numbering, a column of another type, a bit that has flipped) is
+refused by name; pages carry checksums.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeAlias
@@ -16,6 +18,7 @@ from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import BadTrace
 from evensong.sim.history import Delivery, Event, History, Life, Send
 from evensong.sim.unit import UnitId
+from evensong.sim.whole import whole
 from evensong.trace.schema import COLUMNS, SERVICE_CODES, SERVICES, TABLES, arrow, schema
 
 Column: TypeAlias = list[object]
@@ -25,35 +28,53 @@ CODE_BY_SERVICE: Final = {service: SERVICE_CODES[service.name.lower()] for servi
 SERVICE_BY_CODE: Final = {code: service for service, code in CODE_BY_SERVICE.items()}
 KINDS: Final = ("regular", "transitional")
 ENDS: Final = ("fail", "stop", "quiesce")
+ETYPES: Final = ("start", "conf", "state", "token", "fault_inject", *ENDS)
+_ID: Final = re.compile("[1-9][0-9]{0,9}")
+_CONF_ID: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})\.(?:0|[1-9][0-9]{0,9})")
 
 
-def write_trace(history: History, directory: Path | str, run_id: str) -> Path:
-    """Write a run below `directory`; return its own directory, which must not exist yet."""
-    if not run_id or "/" in run_id or run_id.startswith("."):
+def write_trace(
+    history: History, directory: Path | str, run_id: str, *, is_replaced: bool = False
+) -> Path:
+    """Write a run below `directory`; return its own directory, which must not exist yet.
+
+    The directory is there once all of it is written, whatever happens meanwhile.
+    """
+    if not run_id or "/" in run_id or "\0" in run_id or run_id.startswith("."):
         raise BadTrace(f"{run_id!r} cannot name a run: it becomes part of a path")
     run = Path(directory) / f"run_id={run_id}"
-    pa, parquet = arrow(), arrow("pyarrow.parquet")
-    if run.exists():
+    arrow()
+    if run.exists() and not is_replaced:
         raise BadTrace(f"{run}: a trace of that name is already there")
+    try:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        with whole(run) as partial:
+            partial.mkdir()  # a run without a single life is a trace too
+            _write_lives(history, partial, run)
+    except OSError as error:
+        raise BadTrace(f"{run}: cannot be written: {error.strerror or error}") from error
+    return run
+
+
+def _write_lives(history: History, partial: Path, run: Path) -> None:
+    pa, parquet = arrow(), arrow("pyarrow.parquet")
     by_node: dict[ProcessorId, list[Life]] = {}
     for key in sorted(history.lives):
         by_node.setdefault(key[0], []).append(history.lives[key])
-    run.mkdir(parents=True)  # a run without a single life is a trace too
     for node, lives in by_node.items():
-        folder = run / f"node={node}"
-        folder.mkdir(parents=True)
+        folder = f"node={node}"
+        (partial / folder).mkdir()
         for table, columns in (
             ("deliveries", _delivery_columns(lives)),
             ("sends", _send_columns(lives)),
             ("events", _event_columns(lives)),
         ):
-            path = folder / f"{table}-0000.parquet"
+            file = f"{folder}/{table}-0000.parquet"
             try:
                 rows = pa.table(_in_order(table, columns), schema=schema(table))
             except (pa.ArrowInvalid, OverflowError) as error:
-                raise BadTrace(f"{path}: {error}") from error
-            parquet.write_table(rows, path, compression="zstd")
-    return run
+                raise BadTrace(f"{run / file}: {error}") from error
+            parquet.write_table(rows, partial / file, compression="zstd", write_page_checksum=True)
 
 
 def _in_order(table: str, columns: Columns) -> Columns:
@@ -143,6 +164,9 @@ def read_trace(path: Path | str) -> dict[str, History]:
     if not root.is_dir():
         raise BadTrace(f"{root}: not a directory")
     runs = [root] if root.name.startswith("run_id=") else sorted(root.glob("run_id=*"))
+    for run in runs:
+        if not run.is_dir():
+            raise BadTrace(f"{run}: not a directory")
     if not runs:
         raise BadTrace(f"{root}: has no run_id=… in it")
     return {run.name.removeprefix("run_id="): _read_run(run) for run in runs}
@@ -152,7 +176,7 @@ def _read_run(run: Path) -> History:
     lives: list[Life] = []
     for folder in sorted(run.glob("node=*")):
         name = folder.name.removeprefix("node=")
-        if not name.isdecimal():
+        if not _ID.fullmatch(name) or int(name) >= 2**32:
             raise BadTrace(f"{folder}: {name!r} is not a processor id")
         lives.extend(_read_node(folder, int(name)))
     history = History()
@@ -167,10 +191,7 @@ def _began(life: Life) -> tuple[int, ProcessorId, int]:
 
 def _read_node(folder: Path, node: ProcessorId) -> Iterator[Life]:
     lives: dict[int, Life] = {}
-    found = {table: sorted(folder.glob(f"{table}-*.parquet")) for table in TABLES}
-    for table, paths in found.items():
-        if not paths:
-            raise BadTrace(f"{folder}: has no {table}-0000.parquet")
+    found = {table: _parts(folder, table) for table in TABLES}
     for path in found["events"]:
         for row in _rows(path, "events"):
             _add_event(lives, node, path, row)
@@ -180,7 +201,33 @@ def _read_node(folder: Path, node: ProcessorId) -> Iterator[Life]:
     for path in found["sends"]:
         for row in _rows(path, "sends"):
             _add_send(lives, path, row)
+    for life in lives.values():
+        _check_positions(life, folder)
     yield from lives.values()
+
+
+def _parts(folder: Path, table: str) -> list[Path]:
+    """Return the parts of a table in order; none may be missing."""
+    found = set(folder.glob(f"{table}-*.parquet"))
+    parts = [folder / f"{table}-{number:04}.parquet" for number in range(max(1, len(found)))]
+    for part in parts:
+        if part not in found:
+            raise BadTrace(f"{folder}: has no {part.name}")
+    return parts
+
+
+def _check_positions(life: Life, folder: Path) -> None:
+    """Refuse events and sends that are not in order among the deliveries."""
+    end = len(life.deliveries)
+    for what, rows in (("events", life.events), ("sends", life.sends)):
+        before = 0
+        for row in rows:
+            if not before <= row.pos <= end:
+                raise BadTrace(
+                    f"{folder}: {what} of incarnation {life.incarnation} have pos {row.pos} where "
+                    f"{before} to {end} is due"
+                )
+            before = row.pos
 
 
 class _Row:
@@ -212,10 +259,20 @@ class _Row:
         value = self._columns[column][self._number]
         return value if isinstance(value, list) else ()
 
-    def conf_no(self) -> int:
+    def conf_no(self, path: Path, confs: Sequence[Configuration]) -> int:
         """Return the configuration's number, -1 for none."""
         value = self._columns["conf_no"][self._number]
-        return value if isinstance(value, int) else -1
+        if not isinstance(value, int):
+            return -1
+        if value >= len(confs):
+            raise BadTrace(f"{path}: conf_no {value} where there are {len(confs)} configurations")
+        return value
+
+    def check_ring_level(self, path: Path, columns: Mapping[str, int]) -> None:
+        """Refuse what a ring does not have: packed units, and clients of its own."""
+        for column, due in columns.items():
+            if self.whole(column) != due:
+                raise BadTrace(f"{path}: {column} {self.whole(column)} is not one of a ring: {due}")
 
     def ring_id(self) -> RingId:
         """Return the ring the unit was sequenced on."""
@@ -225,12 +282,16 @@ class _Row:
 def _rows(path: Path, table: str) -> Iterable[_Row]:
     pa, parquet = arrow(), arrow("pyarrow.parquet")
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             rows = file.read()
-    except (pa.ArrowException, OSError) as error:
+            rows.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
     _check_schema(pa, path, table, rows)
-    columns: Columns = {name: rows.column(name).to_pylist() for name, _, _ in COLUMNS[table]}
+    try:
+        columns: Columns = {name: rows.column(name).to_pylist() for name, _, _ in COLUMNS[table]}
+    except ValueError as error:
+        raise BadTrace(f"{path}: cannot be read: {error}") from error
     return (_Row(columns, number) for number in range(rows.num_rows))
 
 
@@ -258,37 +319,51 @@ def _add_event(lives: dict[int, Life], node: ProcessorId, path: Path, row: _Row)
             f"where {len(life.events)} is due"
         )
     etype, cause = row.text("etype"), row.text("cause")
+    if etype not in ETYPES:
+        raise BadTrace(f"{path}: an event {etype!r} is none of {', '.join(ETYPES)}")
     conf = None
     if etype == "conf":
-        kind = row.text("conf_kind")
-        if kind not in KINDS:
-            raise BadTrace(f"{path}: a configuration of kind {kind!r} is not one of a ring")
-        conf = Configuration(
-            _conf_id(path, row.text("conf_id")),
-            _conf_id(path, row.text("prev_conf_id")),
-            tuple(member for member in row.several("members") if isinstance(member, int)),
-            transitional=kind == "transitional",
-            cause=cause,
-        )
+        conf = _configuration(path, row)
         life.confs.append(conf)
-    aux = tuple((str(key), str(value)) for key, value in _pairs(row.several("aux")))
-    life.events.append(
-        Event(row.whole("pos"), row.whole("t_us"), etype, row.conf_no(), conf, cause, aux)
-    )
+    conf_no = row.conf_no(path, life.confs)
+    if conf is not None and conf_no != len(life.confs) - 1:
+        raise BadTrace(f"{path}: a conf with conf_no {conf_no} where {len(life.confs) - 1} is due")
+    aux = tuple(_pairs(path, row.several("aux")))
+    event = Event(row.whole("pos"), row.whole("t_us"), etype, conf_no, conf, cause, aux)
+    life.events.append(event)
     if etype in ENDS:
         life.ended = etype
 
 
-def _pairs(values: Sequence[object]) -> Iterator[tuple[object, object]]:
+def _configuration(path: Path, row: _Row) -> Configuration:
+    kind = row.text("conf_kind")
+    if kind not in KINDS:
+        raise BadTrace(f"{path}: a configuration of kind {kind!r} is not one of a ring")
+    conf_id = _conf_id(path, row.text("conf_id"))
+    members = tuple(member for member in row.several("members") if isinstance(member, int))
+    if not members or len(members) != len(row.several("members")):
+        raise BadTrace(f"{path}: configuration {conf_id} has no members, or null among them")
+    return Configuration(
+        conf_id,
+        _conf_id(path, row.text("prev_conf_id")),
+        members,
+        transitional=kind == "transitional",
+        cause=row.text("cause"),
+    )
+
+
+def _pairs(path: Path, values: Sequence[object]) -> Iterator[tuple[str, str]]:
     for value in values:
         assert isinstance(value, tuple)
-        yield value[0], value[1]
+        if not isinstance(value[1], str):
+            raise BadTrace(f"{path}: aux has null under {value[0]!r}")
+        yield str(value[0]), value[1]
 
 
 def _conf_id(path: Path, text: str) -> RingId:
+    if not _CONF_ID.fullmatch(text):
+        raise BadTrace(f"{path}: {text[:50]!r} is not the id of a configuration")
     seq, _, rep = text.partition(".")
-    if not (seq.isdecimal() and rep.isdecimal()):
-        raise BadTrace(f"{path}: {text!r} is not the id of a configuration")
     conf_id = RingId(int(seq), int(rep))
     return NO_RING if conf_id == NO_RING else conf_id
 
@@ -310,6 +385,7 @@ def _service(path: Path, code: int) -> Service:
 def _add_delivery(lives: dict[int, Life], path: Path, row: _Row) -> None:
     if row.whole("session"):
         return  # what a client saw; the ring's history is about the node itself
+    row.check_ring_level(path, {"count": 1, "sub": 0, "sender_session": 0})
     life = _life_of(lives, path, row)
     if row.whole("pos") != len(life.deliveries):
         raise BadTrace(
@@ -321,7 +397,7 @@ def _add_delivery(lives: dict[int, Life], path: Path, row: _Row) -> None:
             UnitId(row.whole("sender"), row.whole("sender_inc"), row.whole("origin_no")),
             row.ring_id(),
             row.whole("seq"),
-            row.conf_no(),
+            row.conf_no(path, life.confs),
             _service(path, row.whole("service")),
             row.truth("reduced"),
             row.whole("stable_seq"),
@@ -336,13 +412,20 @@ def _add_delivery(lives: dict[int, Life], path: Path, row: _Row) -> None:
 def _add_send(lives: dict[int, Life], path: Path, row: _Row) -> None:
     if row.whole("session"):
         return
+    row.check_ring_level(path, {"count": 1})
     life = _life_of(lives, path, row)
+    origin_no = row.whole("origin_no")
+    if life.sends and origin_no <= life.sends[-1].unit_id.origin_no:
+        raise BadTrace(
+            f"{path}: origin_no {origin_no} of incarnation {life.incarnation} after "
+            f"{life.sends[-1].unit_id.origin_no}"
+        )
     life.sends.append(
         Send(
-            UnitId(life.node, life.incarnation, row.whole("origin_no")),
+            UnitId(life.node, life.incarnation, origin_no),
             row.ring_id(),
             row.whole("seq"),
-            row.conf_no(),
+            row.conf_no(path, life.confs),
             row.whole("pos"),
             _service(path, row.whole("service")),
             row.whole("size"),

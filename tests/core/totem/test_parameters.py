@@ -1,7 +1,10 @@
 import pytest
 
-from evensong.core.ids import PROCESSORS_MAX
-from evensong.core.totem.parameters import Parameters
+from evensong.core.ids import PROCESSORS_MAX, RingId
+from evensong.core.totem.frames import CommitToken, MembEntry
+from evensong.core.totem.parameters import PARAMETER_MAX, Parameters, datagram_least
+from evensong.core.totem.parts import PARTS_MAX, split
+from evensong.core.totem.wire import TABLE_MAX, encode_commit
 from evensong.errors import BadParameters
 
 GOOD = Parameters()
@@ -50,3 +53,29 @@ def test_a_large_ring_needs_more_time_for_its_token() -> None:
     GOOD.check(45)
     with pytest.raises(BadParameters, match="visit_time_max"):
         GOOD.check(46)
+
+
+@pytest.mark.parametrize("name", Parameters._fields)
+def test_no_parameter_is_beyond_what_can_be_encoded(name: str) -> None:
+    with pytest.raises(BadParameters, match="every parameter <= 1099511627776"):
+        GOOD._replace(**{name: PARAMETER_MAX + 1}).check(3)
+    GOOD._replace(ceiling_stride=PARAMETER_MAX).check(3)
+
+
+@pytest.mark.parametrize("processors", [2, 9, PROCESSORS_MAX])
+def test_the_largest_commit_token_fits_into_its_parts(processors: int) -> None:
+    obligation = frozenset(range(1, TABLE_MAX + 1))
+    ring_id = RingId(4, 1)
+    memb = [
+        MembEntry(node, True, ring_id, 0, 0, 0, True, obligation)
+        for node in range(1, processors + 1)
+    ]
+    frame = encode_commit(CommitToken(ring_id, memb), 1, 1)
+    least = datagram_least(processors)
+    assert len(split(frame, 1, least)) <= PARTS_MAX
+    with pytest.raises(AssertionError):
+        split(frame, 1, least - 1)
+    parameters = Parameters.for_ring(processors)
+    parameters._replace(datagram_max=least).check(processors)
+    with pytest.raises(BadParameters, match=f"datagram_max >= {least}"):
+        parameters._replace(datagram_max=least - 1).check(processors)

@@ -206,15 +206,16 @@ class Ring:
         The limit is a time, with a minimum of visits: a slow ring needs both to accuse somebody.
         """
         if token.aru_id == NO_PROCESSOR or token.aru != self.aru_forwarded:
+            self.stuck_id = NO_PROCESSOR
             self.stuck_visits = self.stuck_for = 0
             return False
-        if not requests_came and not token.rtr:
-            return False
-        if not self.stuck_visits:
+        if self.stuck_id != token.aru_id:
+            self.stuck_id = token.aru_id
             self.stuck_since = now
-        self.stuck_visits += 1
-        self.stuck_id = token.aru_id
         self.stuck_for = now - self.stuck_since
+        if not requests_came and not token.rtr:
+            return False  # nothing is asked of anybody on my part of the ring
+        self.stuck_visits += 1
         return (
             token.aru_id != self.my_id  # one never accuses oneself
             and self.stuck_visits > self.parameters.fail_to_rcv_visits_min

@@ -7,10 +7,19 @@ ever, so the rules are checked at start-up and named when they fail.
 from typing import Final, NamedTuple, Self
 
 from evensong.core.ids import PROCESSORS_MAX
-from evensong.core.totem.wire import RTR_MAX
+from evensong.core.totem.parts import PART_FRAME, PARTS_MAX
+from evensong.core.totem.wire import COMMIT_FRAME, ENTRY, RTR_MAX, TABLE_MAX
 from evensong.errors import BadParameters
 
 MS = 1_000
+PARAMETER_MAX: Final = 2**40  # as microseconds twelve days; whatever is added to it stays encodable
+
+
+def datagram_least(processors: int) -> int:
+    """Return the smallest `datagram_max` at which a commit token of so many fits into its parts."""
+    entry = ENTRY.size + -(-TABLE_MAX // 8)  # with an obligation set over as many ids as can be
+    commit = COMMIT_FRAME.size + 4 * TABLE_MAX + processors * entry
+    return PART_FRAME.size + -(-commit // PARTS_MAX)
 
 
 class Parameters(NamedTuple):
@@ -69,6 +78,7 @@ class Parameters(NamedTuple):
                 f"1..{PROCESSORS_MAX} processors",
             ),
             (min(self) > 0, "every parameter is positive"),
+            (max(self) <= PARAMETER_MAX, f"every parameter <= {PARAMETER_MAX}"),
             (self.token_loss >= 4 * self.token_retransmit, "token_loss >= 4 * token_retransmit"),
             (self.consensus > 2 * self.join, "consensus > 2 * join"),
             (2 * self.hold < self.token_loss, "2 * hold < token_loss"),
@@ -80,6 +90,11 @@ class Parameters(NamedTuple):
             ),
             (self.messages_max <= self.window_size, "messages_max <= window_size"),
             (self.window_size <= self.receive_horizon, "window_size <= receive_horizon"),
+            (
+                self.datagram_max >= datagram_least(processors),
+                f"datagram_max >= {datagram_least(processors)}, or a commit token has more parts "
+                f"than {PARTS_MAX}",
+            ),
             (self.rtr_max <= RTR_MAX, f"rtr_max <= {RTR_MAX}, or a token is no token to others"),
         ]
         for holds, rule in rules:
