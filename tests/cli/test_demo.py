@@ -109,3 +109,11 @@ def test_a_place_that_cannot_be_written_is_named(
     taken.write_text("a file", encoding="utf-8")
     assert main(["demo", "--out", str(taken)]) == EXIT_USAGE
     assert str(taken) in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_no_broken_promise(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evensong.cli.main", "demo", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141

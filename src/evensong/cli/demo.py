@@ -174,7 +174,13 @@ class _Paper:
     def __init__(self) -> None:
         self._console = None
         if find_spec("rich") is not None:
-            from rich.console import Console
+            from rich.console import Console as RichConsole
+
+            class Console(RichConsole):
+                """Rich would end the program with 1 when its reader is gone; `main` sees to it."""
+
+                def on_broken_pipe(self) -> None:
+                    raise BrokenPipeError
 
             self._console = Console(highlight=False, soft_wrap=True)
 

@@ -65,7 +65,7 @@ def register(subparsers: Subparsers) -> None:
         "--messages",
         type=_within(0, 1_000_000),
         metavar="N",
-        help="messages in all (default: 250 to 550, as the seed has it)",
+        help="messages in all; who is down or suspended sends none (default: 250 to 550)",
     )
     parser.add_argument(
         "--jobs", type=_within(1, 1_024), metavar="J", help="processes (default: all cores)"

@@ -66,10 +66,24 @@ def from_plain(
         if name not in hints:
             raise BadScenario(f"{place}.{name}: no such field; allowed: {', '.join(hints)}")
     parts = {name: _read(hints[name], part, f"{place}.{name}") for name, part in value.items()}
-    try:
-        return cls(**parts, **(given or {}))
-    except TypeError as error:
-        raise BadScenario(f"{place}: {error}") from None
+    parts.update(given or {})
+    for name in required_of(cls):
+        if name not in parts:
+            raise BadScenario(f"{place}.{name}: is missing")
+    return cls(**parts)
+
+
+def required_of(cls: type[object]) -> list[str]:
+    """Return the fields of a dataclass or named tuple that have no default."""
+    if dataclasses.is_dataclass(cls):
+        none = dataclasses.MISSING
+        return [
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.default is none and field.default_factory is none
+        ]
+    defaults: Mapping[str, object] = getattr(cls, "_field_defaults", {})
+    return [name for name in fields_of(cls) if name not in defaults]
 
 
 def fields_of(cls: type[object]) -> dict[str, object]:

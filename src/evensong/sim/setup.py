@@ -91,7 +91,7 @@ def setup_from_json(text: str) -> Setup:
     for name in value:
         if name not in ("options", "plan", "workload"):
             raise BadScenario(f"setup.{name}: no such field; allowed: options, plan, workload")
-    options = from_plain(Options, value.get("options"), "options")
+    options = from_plain(Options, value.get("options", {}), "options")
     if not options.nodes or len(set(options.nodes)) != len(options.nodes):
         raise BadScenario("options.nodes: expected different processors, at least one")
     rows = value.get("workload", [])
