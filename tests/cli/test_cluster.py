@@ -36,6 +36,12 @@ def test_a_good_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "node 2 (n2) of 3 in cluster test, 1 key(s)" in told
     assert "a crash is noticed after 500 ms" in told
+    assert 'timeouts.token_retransmit = "60ms"' in told
+    assert main(["config", "check", "--json", str(cluster.config(2))]) == EXIT_OK
+    effective = json.loads(capsys.readouterr().out)["settings"]
+    assert effective["advertise"] == effective["listen"] == f"{cluster.host}:{cluster.ports[1]}"
+    assert effective["packet"] == 1_452
+    assert effective["peers"].keys() == {"1", "3"}
 
 
 def test_what_is_wrong_with_a_config_is_told_at_once(

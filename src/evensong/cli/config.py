@@ -42,7 +42,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         problems += _problems(checked)
     if args.json:
-        print(json.dumps({"file": str(args.config), "ok": not problems, "problems": problems}))
+        told: dict[str, object] = {"file": str(args.config), "ok": not problems}
+        told["problems"] = problems
+        told["settings"] = settings.effective(checked) if checked else None
+        print(json.dumps(told))
     elif problems:
         print("\n".join(problems))
     elif checked is not None:
@@ -68,14 +71,21 @@ def _problems(checked: "Settings") -> list[str]:
 
 
 def _told(path: Path, checked: "Settings") -> str:
+    from evensong.daemon.settings import effective
+
     parameters = checked.parameters
     seal = f"{len(checked.keys)} key(s)" if checked.keys else "INSECURE"
-    peers = ", ".join(f"{peer} at {at}" for peer, at in sorted(checked.peers.items())) or "none"
-    return (
-        f"{path}: good\n"
+    lines = [
+        f"{path}: good",
         f"  node {checked.node} ({checked.name}) of {checked.processors()} "
-        f"in cluster {checked.cluster}, {seal}\n"
-        f"  listens on {checked.listen}; peers: {peers}\n"
+        f"in cluster {checked.cluster}, {seal}",
         f"  a crash is noticed after {parameters.token_loss / 1_000:g} ms, "
-        f"the silent are given up after {parameters.consensus / 1_000:g} ms more"
-    )
+        f"the silent are given up after {parameters.consensus / 1_000:g} ms more",
+        "  in effect:",
+    ]
+    for key, value in effective(checked).items():
+        if isinstance(value, dict):
+            lines += [f"    {key}.{name} = {json.dumps(one)}" for name, one in value.items()]
+        else:
+            lines.append(f"    {key} = {json.dumps(value)}")
+    return "\n".join(lines)
