@@ -99,6 +99,28 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         assert "n2 in ring" in told
 
 
+def test_reload_tells_what_changed_and_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        config = str(cluster.config(1))
+        assert main(["reload", config]) == EXIT_UNREACHABLE
+        cluster.configure(1, peers=[1])
+        cluster.start([1])
+        cluster.wait_for_ring([1])
+        assert main(["reload", config]) == EXIT_OK
+        assert "nothing has changed" in capsys.readouterr().out
+        cluster.configure(1)
+        assert main(["reload", "--json", config]) == EXIT_OK
+        changed = json.loads(capsys.readouterr().out)["changed"]
+        assert changed == {
+            str(cluster.state(1)): [f"peer 2 at {cluster.host}:{cluster.ports[1]} added"]
+        }
+        cluster.configure(1, cluster="other")
+        assert main(["reload", config]) == EXIT_USAGE
+        assert "cluster: cannot change while the daemon runs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_up_leaves_no_daemon_behind(tmp_path: Path, number: signal.Signals) -> None:
     directory = tmp_path / "cluster"

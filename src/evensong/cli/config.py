@@ -55,14 +55,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _problems(checked: "Settings") -> list[str]:
     """Look at what the settings name: keys, state directory, record."""
-    from evensong.daemon import main
+    from evensong.daemon.keys import read_keys
+    from evensong.daemon.main import read_record
 
     problems: list[str] = []
-    for look in (main.read_keys, main.read_record):
-        try:
-            look(checked)
-        except CannotStart as error:
-            problems.append(str(error))
+    try:
+        read_keys(checked.keys)
+    except CannotStart as error:
+        problems.append(str(error))
+    try:
+        read_record(checked)
+    except CannotStart as error:
+        problems.append(str(error))
     if not checked.state.is_dir():
         problems.append(f"state: {checked.state}: there is no such directory; make it first")
     elif not os.access(checked.state, os.W_OK | os.X_OK):

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Final
 
 from evensong.cli.command import (
     EXIT_OK,
@@ -13,9 +12,8 @@ from evensong.cli.command import (
     Subparsers,
     add_command,
 )
+from evensong.cli.targets import states_of
 from evensong.errors import Unreachable
-
-RECORD_NAMES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
 
 
 def register(subparsers: Subparsers) -> None:
@@ -49,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     answers: list[Answer] = []
     silent: list[str] = []
-    for state in _states(args.targets, args.all):
+    for state in states_of(args.targets, is_all=args.all):
         try:
             answers.append(ask(state, {"do": "status"}))
         except Unreachable as error:
@@ -70,22 +68,6 @@ def run(args: argparse.Namespace) -> int:
     if silent:
         return EXIT_UNREACHABLE
     return EXIT_VIOLATION if args.all and disagreement else EXIT_OK
-
-
-def _states(targets: list[Path], is_all: bool) -> list[Path]:
-    """Return the state directories that are meant."""
-    states: list[Path] = []
-    for target in targets:
-        if target.is_file():
-            from evensong.daemon.settings import load
-
-            states.append(load(target).state)
-        elif is_all and target.is_dir():
-            found = {one.parent for name in RECORD_NAMES for one in target.glob(f"*/{name}")}
-            states += sorted(found) or [target]
-        else:
-            states.append(target)
-    return states
 
 
 def _disagreement(answers: list[dict[str, object]]) -> str:

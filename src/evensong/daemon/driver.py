@@ -7,7 +7,7 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
 
@@ -32,8 +32,8 @@ from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
-from evensong.daemon.seal import Opener, Refused, Sealer
-from evensong.daemon.settings import DATAGRAM_MAX
+from evensong.daemon.seal import Key, Opener, Refused, Sealer
+from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
@@ -140,11 +140,11 @@ class Driver:
         self.chores: Final[list[Chore]] = []
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
-        self._sealer: Final = sealer
+        self._sealer = sealer
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
-        self._peers: Final = frozenset(peers)
+        self._peers = frozenset(peers)
         self._listeners: Final = tuple(listeners)
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
@@ -288,6 +288,27 @@ class Driver:
         """Neither hear these peers nor speak to them: a partition, for tests."""
         self.ignored = frozenset(peers)
         self._datagrams.ignore(self.ignored)
+
+    def seal(self, frame: bytes) -> bytes:
+        """Seal a frame as this life's next datagram."""
+        return self._sealer.seal(frame)
+
+    def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
+        """Hear and speak to these from now on."""
+        self._peers = frozenset(peers)
+        self._datagrams.set_peers(peers)
+        for gone in self.heard_at.keys() - self._peers:
+            del self.heard_at[gone]
+
+    def set_keys(self, cluster: str, keys: tuple[Key, ...]) -> None:
+        """Seal with the first of these and accept them all from now on."""
+        self._opener.accept_keys(keys)
+        key = keys[0] if keys else None
+        if key != self._sealer.key:
+            sealer = Sealer(cluster, key, *self.life)
+            # A key that comes back meets none of its nonces again: the counter only ever rises.
+            sealer.counter = self._sealer.counter
+            self._sealer = sealer
 
     def is_leaving(self) -> bool:
         """Whether it has been told to leave."""

@@ -31,7 +31,7 @@ class Orders:
     def __init__(
         self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail
     ) -> None:
-        self._settings: Final = settings
+        self._settings = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
@@ -42,6 +42,14 @@ class Orders:
             "deliveries": self.deliveries,
             "ignore": self.ignore,
         }
+
+    def add(self, name: str, order: "Callable[[Request], Answer]") -> None:
+        """Obey one more order."""
+        self._orders[name] = order
+
+    def set_settings(self, settings: Settings) -> None:
+        """Show these settings from now on."""
+        self._settings = settings
 
     def answer(self, request: Request) -> Answer:
         """Do what a request asks, or raise `BadRequest`."""

@@ -78,12 +78,13 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_head", "counter")
+    __slots__ = ("_aead", "_head", "counter", "key")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
     ) -> None:
         key_id = key.key_id if key else NO_KEY
+        self.key: Final = key
         life = (transmitter, incarnation, boot)
         self._head: Final = (MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
         self._aead: Final = (
@@ -141,10 +142,11 @@ class Opener:
         self._window: Final = window
 
     def accept_keys(self, keys: tuple[Key, ...]) -> None:
-        """Accept these keys from now on; lives under others are forgotten."""
+        """Accept these keys from now on.
+
+        Lives under others are remembered: a key that comes back must not make old datagrams new.
+        """
         self._keys = {key.key_id: key.secret for key in keys}
-        for name in [name for name in self._lives if name[0] not in self._keys]:
-            del self._lives[name]
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`."""
@@ -162,6 +164,8 @@ class Opener:
         is_bare = key_id == NO_KEY
         if is_bare == bool(self._keys):
             raise Refused("unsealed" if is_bare else "sealed", transmitter)
+        if not is_bare and key_id not in self._keys:
+            raise Refused("key", transmitter)
         end = ENVELOPE.size + length + (CRC.size if is_bare else TAG_SIZE)
         if len(datagram) < end:
             raise Refused("truncated", transmitter)
@@ -183,10 +187,7 @@ class Opener:
         """Prepare for a life that is not known yet; it is kept only if it proves genuine."""
         if key_id == NO_KEY:
             return _Life(None)
-        secret = self._keys.get(key_id)
-        if secret is None:
-            raise Refused("key", transmitter)
-        return _Life(_traffic_key(secret, transmitter, incarnation, boot))
+        return _Life(_traffic_key(self._keys[key_id], transmitter, incarnation, boot))
 
     def _verify(
         self, life: _Life, datagram: bytes, counter: int, end: int, transmitter: ProcessorId
