@@ -33,45 +33,45 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.config.exists():
         raise BadSettings(f"{args.config}: No such file or directory")
-    problems: list[str] = []
+    found: list[str] = []
     checked: Settings | None = None
     try:
         checked = settings.load(args.config)
     except BadSettings as error:
-        problems.append(str(error))
+        found.append(str(error))
     else:
-        problems += _problems(checked)
+        found += problems(checked)
     if args.json:
-        told: dict[str, object] = {"file": str(args.config), "ok": not problems}
-        told["problems"] = problems
+        told: dict[str, object] = {"file": str(args.config), "ok": not found}
+        told["problems"] = found
         told["settings"] = settings.effective(checked) if checked else None
         print(json.dumps(told))
-    elif problems:
-        print("\n".join(problems))
+    elif found:
+        print("\n".join(found))
     elif checked is not None:
         print(_told(args.config, checked))
-    return EXIT_VIOLATION if problems else EXIT_OK
+    return EXIT_VIOLATION if found else EXIT_OK
 
 
-def _problems(checked: "Settings") -> list[str]:
+def problems(checked: "Settings") -> list[str]:
     """Look at what the settings name: keys, state directory, record."""
     from evensong.daemon.keys import read_keys
     from evensong.daemon.main import read_record
 
-    problems: list[str] = []
+    found: list[str] = []
     try:
         read_keys(checked.keys)
     except CannotStart as error:
-        problems.append(str(error))
+        found.append(str(error))
     try:
         read_record(checked)
     except CannotStart as error:
-        problems.append(str(error))
+        found.append(str(error))
     if not checked.state.is_dir():
-        problems.append(f"state: {checked.state}: there is no such directory; make it first")
+        found.append(f"state: {checked.state}: there is no such directory; make it first")
     elif not os.access(checked.state, os.W_OK | os.X_OK):
-        problems.append(f"state: {checked.state}: cannot be written to")
-    return problems
+        found.append(f"state: {checked.state}: cannot be written to")
+    return found
 
 
 def _told(path: Path, checked: "Settings") -> str:

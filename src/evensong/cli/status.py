@@ -13,6 +13,7 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.targets import states_of
+from evensong.cli.text import counts, table
 from evensong.errors import Unreachable
 
 
@@ -87,12 +88,6 @@ def _members(answer: dict[str, object]) -> str:
     return " ".join(map(str, members))
 
 
-def _counts(counts: object) -> str:
-    if not isinstance(counts, dict) or not counts:
-        return "none"
-    return ", ".join(f"{reason} {count}" for reason, count in counts.items())
-
-
 def _table(answers: list[dict[str, object]]) -> str:
     rows = [["name", "state", "ring", "members", "sent", "delivered", "refused"]]
     rows += [
@@ -100,16 +95,11 @@ def _table(answers: list[dict[str, object]]) -> str:
             *(str(one[key]) for key in ("name", "state", "ring")),
             _members(one),
             *(str(one[key]) for key in ("sent", "delivered")),
-            _counts(one["refused"]),
+            counts(one["refused"]),
         ]
         for one in answers
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(table(rows))
 
 
 def _details(one: dict[str, object]) -> str:
@@ -123,16 +113,16 @@ def _details(one: dict[str, object]) -> str:
         f"  {one['state']} in ring {one['ring']} of {_members(one)}; because: {one['cause']}",
         f"  sent {one['sent']}, delivered {one['delivered']}, waiting {one['backlog']}, "
         f"configurations {one['configurations']}, token visits {one['token_visits']}",
-        f"  refused: {_counts(one['refused'])}",
-        f"  dropped by the ring: {_counts(one['dropped'])}",
-        f"  could not be sent: {_counts(one['send_errors'])}",
+        f"  refused: {counts(one['refused'])}",
+        f"  dropped by the ring: {counts(one['dropped'])}",
+        f"  could not be sent: {counts(one['send_errors'])}",
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]
         word = "never heard" if heard is None else f"heard {heard} ms ago"
-        refused = f", refused: {_counts(about['refused'])}" if about["refused"] else ""
+        refused = f", refused: {counts(about['refused'])}" if about["refused"] else ""
         ignored = ", ignored" if about["ignored"] else ""
         lines.append(f"  peer {peer} at {about['configured']}: {word}{ignored}{refused}")
     return "\n".join(lines)

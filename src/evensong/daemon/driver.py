@@ -39,6 +39,7 @@ from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
 RECV_DRAIN_MAX: Final = 64  # datagrams read before a token among them is handed over
+ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
@@ -78,6 +79,10 @@ class Listener(Protocol):
     def end(self, how: str, now: int, cause: str = "") -> None:
         """This life is over: `stop` in good order, or `fail`."""
         ...
+
+
+def _ignore_frame(_frame: bytes) -> None:
+    """Do nothing: nobody is there for frames that are not the ring's."""
 
 
 class Life(NamedTuple):
@@ -143,6 +148,7 @@ class Driver:
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
+        self.aside: Callable[[bytes], None] = _ignore_frame
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer = sealer
@@ -192,6 +198,8 @@ class Driver:
                 self._receive(frame)
             elif kind in TOKENS:
                 tokens.append(frame)
+            elif kind >= ASIDE:
+                self.aside(frame)
             else:
                 others.append(frame)
         for frame in tokens:
@@ -210,19 +218,23 @@ class Driver:
             if len(datagram) > DATAGRAM_MAX:
                 raise Refused("oversized")
             frame = self._opener.open(datagram)
-            transmitter: ProcessorId = wire.HEADER.unpack_from(frame)[1]
+            kind, transmitter, _ = wire.HEADER.unpack_from(frame)
             if transmitter in self.ignored:
                 raise Refused("ignored", transmitter)
             if transmitter in self._peers:
-                self.heard_at[transmitter] = clock()
+                if kind < ASIDE:
+                    self.heard_at[transmitter] = clock()
             elif transmitter != self.life.node:  # a twin of mine is the core's business
                 raise Refused("not a peer", transmitter)
         except Refused as refused:
-            booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
-            key = (refused.reason, booked_on)
-            self.refusals[key] = self.refusals.get(key, 0) + 1
+            self.refuse(refused.reason, refused.transmitter)
             return None
         return frame
+
+    def refuse(self, reason: str, claimed: ProcessorId) -> None:
+        """Count a datagram that had no effect."""
+        key = (reason, claimed if claimed in self._peers else STRANGER)
+        self.refusals[key] = self.refusals.get(key, 0) + 1
 
     # What the core asks for
 
@@ -303,6 +315,14 @@ class Driver:
     def seal(self, frame: bytes) -> bytes:
         """Seal a frame as this life's next datagram."""
         return self._sealer.seal(frame)
+
+    def overhead(self) -> int:
+        """How many bytes sealing adds to a frame."""
+        return self._sealer.overhead
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return how far each life that was heard has counted: id, incarnation, boot."""
+        return self._opener.lives()
 
     def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
         """Hear and speak to these from now on."""

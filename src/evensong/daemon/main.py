@@ -18,8 +18,10 @@ from typing import Final, TextIO, final
 
 from evensong import __version__
 from evensong.core.stable import StableRecord
+from evensong.daemon import lastwords
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.doctor import Doctor
 from evensong.daemon.driver import Driver, Life, Listener, clock
 from evensong.daemon.keys import read_keys
 from evensong.daemon.log import Log, summary
@@ -91,6 +93,7 @@ def run(
         reload = Reload(settings, keys, reread, driver, log)
         reload.tell(orders.set_settings)
         orders.add("reload", reload.answer)
+        orders.add("doctor", Doctor(lambda: reload.settings, driver, datagrams).answer)
         stack.enter_context(closing(_Bells(driver, log, reload.on_signal)))
         if until_eof:
             driver.watch.add(sys.stdin.fileno(), lambda _: _read_on(driver))
@@ -100,7 +103,9 @@ def run(
         gc.collect()
         gc.freeze()
         gc.disable()
+        lastwords.forget(settings.state)
         driver.run()
+        lastwords.leave(settings.state, driver.how, driver.why)
     return 0 if driver.how == "stop" else 1
 
 

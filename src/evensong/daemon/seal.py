@@ -78,13 +78,14 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_head", "counter", "key")
+    __slots__ = ("_aead", "_head", "counter", "key", "overhead")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
     ) -> None:
         key_id = key.key_id if key else NO_KEY
         self.key: Final = key
+        self.overhead: Final = ENVELOPE.size + (TAG_SIZE if key else CRC.size)
         life = (transmitter, incarnation, boot)
         self._head: Final = (MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
         self._aead: Final = (
@@ -147,6 +148,15 @@ class Opener:
         Lives under others are remembered: a key that comes back must not make old datagrams new.
         """
         self._keys = {key.key_id: key.secret for key in keys}
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return the highest counter of each life that was heard: id, incarnation, boot."""
+        highest: dict[tuple[ProcessorId, int, int], int] = {}
+        for (_, *names), life in self._lives.items():
+            transmitter, incarnation, boot = names
+            name = (transmitter, incarnation, boot)
+            highest[name] = max(highest.get(name, 0), life.highest)
+        return highest
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`."""
