@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_VIOLATION
 from evensong.cli.main import main
+from evensong.daemon.settings import parse
+from evensong.daemon.tuning import SCALED
 from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
 
 
@@ -97,6 +100,32 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         told = json.loads(capsys.readouterr().out)["disagreement"]
         assert "n1 in ring" in told
         assert "n2 in ring" in told
+
+
+def test_tune_tells_settings_that_a_daemon_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        tune = ["config", "tune", str(cluster.config(1)), str(cluster.state(2)), "--seconds", "0"]
+        assert main(tune) == EXIT_VIOLATION
+        assert "idle" in capsys.readouterr().err
+        cluster.ask(1, do="flood", size=100, service="agreed", seconds=60)
+        wait_for("some rotations", lambda: is_measured(cluster, 1) and is_measured(cluster, 2))
+        assert main(tune) == EXIT_OK
+        told = tomllib.loads(capsys.readouterr().out)
+        assert told["profile"] == "auto"
+        assert main([*tune, "--json"]) == EXIT_OK
+        assert json.loads(capsys.readouterr().out)["timeouts"].keys() == set(SCALED)
+        settings = {**tomllib.loads(cluster.config(1).read_text()), **told}
+        parse(settings, tmp_path, {})
+
+
+def is_measured(cluster: LocalCluster, node: int) -> bool:
+    rotation = cluster.status(node)["rotation"]
+    assert isinstance(rotation, dict)
+    return int(rotation["count"]) >= 100
 
 
 def test_reload_tells_what_changed_and_what_is_refused(

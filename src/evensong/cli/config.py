@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
+from evensong.cli.tune import tune
 from evensong.errors import BadSettings, CannotStart
 
 if TYPE_CHECKING:
@@ -19,37 +20,56 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "config",
         run,
-        summary="check a daemon's settings, keys and state directory",
+        summary="check a daemon's settings, keys and state directory; measure what timeouts suit",
         example="evensong config check n1.toml",
     )
-    parser.add_argument("act", choices=["check"], help="check: say what a daemon would make of it")
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
+    parser.add_argument(
+        "act",
+        choices=["check", "tune"],
+        help="check: say what a daemon would make of a file; "
+        "tune: print timeouts that suit what running daemons measured under their usual load",
+    )
+    parser.add_argument(
+        "configs", type=Path, nargs="+", metavar="CONFIG", help="a TOML file; for tune, several"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="tune: how long to watch (default: 20)"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Check one file, or measure with several daemons."""
+    if args.act == "tune":
+        return tune(args.configs, args.seconds, as_json=args.json)
+    if len(args.configs) != 1:
+        raise BadSettings("check takes one file")
+    return _check(args.configs[0], as_json=args.json)
+
+
+def _check(path: Path, *, as_json: bool) -> int:
     """Check a file and what it names; 1 if a daemon could not start with it."""
     from evensong.daemon import settings
 
-    if not args.config.exists():
-        raise BadSettings(f"{args.config}: No such file or directory")
+    if not path.exists():
+        raise BadSettings(f"{path}: No such file or directory")
     found: list[str] = []
     checked: Settings | None = None
     try:
-        checked = settings.load(args.config)
+        checked = settings.load(path)
     except BadSettings as error:
         found.append(str(error))
     else:
         found += problems(checked)
-    if args.json:
-        told: dict[str, object] = {"file": str(args.config), "ok": not found}
+    if as_json:
+        told: dict[str, object] = {"file": str(path), "ok": not found}
         told["problems"] = found
         told["settings"] = settings.effective(checked) if checked else None
         print(json.dumps(told))
     elif found:
         print("\n".join(found))
     elif checked is not None:
-        print(_told(args.config, checked))
+        print(_told(path, checked))
     return EXIT_VIOLATION if found else EXIT_OK
 
 

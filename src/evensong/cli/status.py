@@ -103,7 +103,8 @@ def _table(answers: list[dict[str, object]]) -> str:
 
 
 def _details(one: dict[str, object]) -> str:
-    lag, peers = one["lag"], one["peers"]
+    lag, peers, rotation = one["lag"], one["peers"], one["rotation"]
+    assert isinstance(rotation, dict)
     assert isinstance(lag, dict)
     assert isinstance(peers, dict)
     lines = [
@@ -116,6 +117,10 @@ def _details(one: dict[str, object]) -> str:
         f"  refused: {counts(one['refused'])}",
         f"  dropped by the ring: {counts(one['dropped'])}",
         f"  could not be sent: {counts(one['send_errors'])}",
+        f"  the token comes round in {rotation['p50_us'] / 1_000:.1f} ms, at worst in "
+        f"{rotation['p99_us'] / 1_000:.1f} ms but for one in a hundred"
+        if rotation["count"]
+        else "  the token has not been measured: no traffic yet",
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
     ]

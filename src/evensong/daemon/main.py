@@ -26,6 +26,7 @@ from evensong.daemon.driver import Driver, Life, Listener, clock
 from evensong.daemon.keys import read_keys
 from evensong.daemon.log import Log, summary
 from evensong.daemon.orders import Orders
+from evensong.daemon.pace import Pace
 from evensong.daemon.reload import Reload
 from evensong.daemon.seal import Key, Opener, Sealer
 from evensong.daemon.settings import Settings
@@ -84,10 +85,10 @@ def run(
         datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))
         incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
-        tail = Tail()
-        driver = _driver(settings, life, record, keys, datagrams, [tail, log])
+        tail, pace = Tail(), Pace()
+        driver = _driver(settings, life, record, keys, datagrams, [tail, pace, log])
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail)
+        orders = Orders(settings, driver, datagrams, tail, pace)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
         reload = Reload(settings, keys, reread, driver, log)

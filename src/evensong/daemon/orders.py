@@ -11,6 +11,7 @@ from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
 from evensong.daemon.flood import flood
+from evensong.daemon.pace import Pace
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.tail import Tail
@@ -31,12 +32,13 @@ class Orders:
     """Answers requests about one driver."""
 
     def __init__(
-        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail
+        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail, pace: Pace
     ) -> None:
         self._settings = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
+        self._pace: Final = pace
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
             "status": self.status,
@@ -93,6 +95,11 @@ class Orders:
             "dropped": dict(sorted(driver.core.machine.drops.items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
+            "rotation": {
+                "count": self._pace.rotations,
+                "p50_us": self._pace.rotation_us(50),
+                "p99_us": self._pace.rotation_us(99),
+            },
             "lag": {
                 "recent_us": driver.lag.recent_us(),
                 "worst_us": driver.lag.worst_us,

@@ -162,7 +162,7 @@ def effective(settings: Settings) -> dict[str, object]:
         "packet": settings.packet,
         "gso": settings.gso,
         "profile": settings.profile,
-        "timeouts": {key: _written(getattr(parameters, key)) for key in SCALED},
+        "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
         "testing": settings.testing,
     }
     if multicast:
@@ -174,7 +174,7 @@ def effective(settings: Settings) -> dict[str, object]:
     return told
 
 
-def _written(duration: int) -> str:
+def written(duration: int) -> str:
     """Write a duration of microseconds as `duration_us` reads it."""
     return f"{duration // 1_000}ms" if duration % 1_000 == 0 else f"{duration}us"
 
