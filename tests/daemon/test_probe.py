@@ -23,6 +23,7 @@ from evensong.daemon.probe import (
     encode_about,
 )
 from evensong.daemon.seal import OVERHEAD, Opener, Sealer
+from evensong.daemon.settings import DATAGRAM_MAX
 from evensong.errors import MalformedFrame
 from tests.daemon.local import wait_for
 from tests.daemon.test_driver import KEY, Stage
@@ -49,7 +50,7 @@ class Asker(Stage):
         super().__init__(state)
         self.probes = Probes(self.driver, self.own, lambda _: ABOUT)
         self.driver.aside = self.probes.on_frame
-        self.opener = Opener("demo", (KEY,), 1_024)
+        self.opener = Opener("demo", (KEY,), 1_024, DATAGRAM_MAX)
         self.got: list[bytes] = []
 
     def probe(self, *, number: int = 1, padding: int = 0, kind: int = PROBE) -> None:
