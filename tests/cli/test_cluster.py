@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +88,8 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         told = capsys.readouterr().out
         assert "n1: node 1 of cluster test" in told
         assert "operational in ring" in told
+        assert "ago: ring 4.1 of 1; because: start" in told
+        assert re.search(r"\d s ago: ring \S+ of 1 2 \(joined 2\); because: ", told)
         assert main(["status", "--all", str(tmp_path)]) == EXIT_OK
         assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
             ["n1", "operational"],

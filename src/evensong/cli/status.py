@@ -89,17 +89,52 @@ def _members(answer: dict[str, object]) -> str:
 
 
 def _table(answers: list[dict[str, object]]) -> str:
-    rows = [["name", "state", "ring", "members", "sent", "delivered", "refused"]]
-    rows += [
-        [
-            *(str(one[key]) for key in ("name", "state", "ring")),
-            _members(one),
-            *(str(one[key]) for key in ("sent", "delivered")),
-            counts(one["refused"]),
-        ]
-        for one in answers
-    ]
+    head = ["name", "state", "ring", "members", "for", "because", "sent", "delivered"]
+    rows = [[*head, "lateness", "refused"]]
+    for one in answers:
+        lag = one["lag"]
+        assert isinstance(lag, dict)
+        rows.append(
+            [
+                *(str(one[key]) for key in ("name", "state", "ring")),
+                _members(one),
+                _rings(one)[-1][0] if _rings(one) else "-",
+                str(one["cause"]),
+                *(str(one[key]) for key in ("sent", "delivered")),
+                f"{lag['recent_us'] / 1_000:.1f} ms",
+                counts(one["refused"]),
+            ]
+        )
     return "\n".join(table(rows))
+
+
+def _rings(one: dict[str, object]) -> list[tuple[str, str]]:
+    """Return the last few rings, the oldest first: how long ago, and what happened."""
+    rings = one["rings"]
+    assert isinstance(rings, list)
+    told: list[tuple[str, str]] = []
+    before: set[int] = set()
+    for ring in rings:
+        members = set(ring["members"])
+        changes = [
+            f"{word} {' '.join(map(str, sorted(whom)))}"
+            for word, whom in (("joined", members - before), ("left", before - members))
+            if whom and before
+        ]
+        note = f" ({'; '.join(changes)})" if changes else ""
+        named = " ".join(map(str, ring["members"]))
+        text = f"ring {ring['ring']} of {named}{note}; because: {ring['cause']}"
+        told.append((_ago(ring["ms_ago"]), text))
+        before = members
+    return told
+
+
+def _ago(ms: int) -> str:
+    seconds = ms / 1_000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def _details(one: dict[str, object]) -> str:
@@ -130,4 +165,5 @@ def _details(one: dict[str, object]) -> str:
         refused = f", refused: {counts(about['refused'])}" if about["refused"] else ""
         ignored = ", ignored" if about["ignored"] else ""
         lines.append(f"  peer {peer} at {about['configured']}: {word}{ignored}{refused}")
+    lines += [f"  {ago} ago: {text}" for ago, text in reversed(_rings(one))]
     return "\n".join(lines)

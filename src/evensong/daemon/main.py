@@ -82,7 +82,7 @@ def run(
         keys = read_keys(settings.keys)
         stack.callback(os.close, lock_state(settings.state))
         record = read_record(settings)
-        datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))
+        datagrams = stack.enter_context(closing(_datagrams(settings)))
         incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
         tail, pace = Tail(), Pace()
@@ -108,6 +108,10 @@ def run(
         driver.run()
         lastwords.leave(settings.state, driver.how, driver.why)
     return 0 if driver.how == "stop" else 1
+
+
+def _datagrams(settings: Settings) -> Datagrams:
+    return Datagrams(settings.listen, settings.peers, in_bursts=settings.gso == "auto")
 
 
 def _driver(
