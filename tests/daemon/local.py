@@ -19,7 +19,6 @@ from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
 from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId, encode_unit
 from evensong.trace.recording import read_recordings
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
@@ -185,15 +184,12 @@ class LocalCluster:
     # Messages
 
     def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
-        """Submit units, named as the check needs them."""
+        """Submit messages; the daemon names them as units, from 1 in each life."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
-        units = [
-            encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
-            for number in range(first, first + count)
-        ]
-        payloads = [base64.b64encode(unit).decode() for unit in units]
+        bodies = [b"%d" % number * (number % 40) for number in range(first, first + count)]
+        payloads = [base64.b64encode(body).decode() for body in bodies]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1
 

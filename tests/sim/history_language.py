@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.unit import UnitId, encode_unit
 from evensong.sim.history import History, Life
-from evensong.sim.unit import UnitId, encode_unit
 
 
 class _Unit(NamedTuple):

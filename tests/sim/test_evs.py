@@ -3,9 +3,9 @@
 import pytest
 
 from evensong.core.totem.parameters import Parameters
+from evensong.core.unit import UnitId
 from evensong.sim.evs import PROPERTIES, Status, check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId
 from tests.sim.history_language import history
 
 # The worked trace of the catalogue: R1={p,q,r} splits p|qr with safe m3 in flight.

@@ -4,9 +4,9 @@ import pytest
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.unit import UnitId, encode_unit
 from evensong.errors import BadTrace
 from evensong.sim.history import Life
-from evensong.sim.unit import UnitId, encode_unit
 from evensong.trace.recording import Recorder, read_recordings
 
 RING = RingId(4, 1)

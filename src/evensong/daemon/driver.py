@@ -30,6 +30,7 @@ from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
+from evensong.core.unit import Origin
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.seal import Opener, Refused, Sealer
@@ -124,6 +125,7 @@ class Driver:
     ) -> None:
         self.life: Final = life
         self.outbox: Final = Outbox()
+        self.origin: Final = Origin(life.node, life.incarnation)
         self.core: Final = SingleRing(
             life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
         )
@@ -278,8 +280,11 @@ class Driver:
     # What others of this process ask for
 
     def submit(self, packets: Iterable[Packet]) -> None:
-        """Queue packets and wake the ring."""
-        self.outbox.packets.extend(packets)
+        """Name packets as units of this life, queue them and wake the ring."""
+        unit = self.origin.unit
+        self.outbox.packets.extend(
+            Packet(service, unit(body), timestamp) for service, body, timestamp in packets
+        )
         if not self.how:
             self.core.submit(clock())
             self._perform()

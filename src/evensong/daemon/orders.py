@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from evensong import __version__
 from evensong.core.effects import Packet, Service
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
+from evensong.core.unit import UNIT, body_of
 from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # A message must fit one datagram also when recovery wraps it.
-PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - MESSAGE.size
+PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - MESSAGE.size - UNIT.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 SERVICES: Final = {service.name.lower(): service for service in Service}
 
@@ -127,7 +128,7 @@ class Orders:
                     "sender": one.sender_id,
                     "service": one.service.name.lower(),
                     "configuration": str(one.conf_id),
-                    "payload": base64.b64encode(one.payload).decode(),
+                    "payload": base64.b64encode(body_of(one.payload)).decode(),
                 }
                 for one in tail.last
             ],

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
-from evensong.sim.unit import UnitId, decode_unit, digest
+from evensong.core.unit import UnitId, decode_unit, digest
 
 LifeId: TypeAlias = tuple[ProcessorId, int]  # node, incarnation
 

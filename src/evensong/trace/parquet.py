@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
+from evensong.core.unit import UnitId
 from evensong.errors import BadTrace
 from evensong.sim.history import Delivery, Event, History, Life, Send
-from evensong.sim.unit import UnitId
 from evensong.sim.whole import whole
 from evensong.trace.schema import COLUMNS, SERVICE_CODES, SERVICES, TABLES, arrow, schema
 

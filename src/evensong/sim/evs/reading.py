@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, final
 from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.totem.parameters import Parameters
+from evensong.core.unit import UnitId
 from evensong.sim.history import Delivery, History, Life, LifeId, Send
-from evensong.sim.unit import UnitId
 
 NOWHERE: Final = -1  # the configuration of a unit that nobody sent
 

@@ -1,9 +1,9 @@
 """EVS3, EVS4, EVS7, TR2, TR3 and LV-1: who must have delivered what."""
 
 from evensong.core.ids import ProcessorId, RingId
+from evensong.core.unit import UnitId
 from evensong.sim.evs.reading import Com, Reading
 from evensong.sim.evs.verdict import Finding
-from evensong.sim.unit import UnitId
 
 
 def self_delivery(reading: Reading) -> Finding:

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from evensong.core.ids import ProcessorId
-from evensong.sim.unit import UnitId
+from evensong.core.unit import UnitId
 
 SAMPLES_MAX: Final = 5
 
