@@ -17,9 +17,10 @@ from evensong.core.ids import ProcessorId
 from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
-from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.trace.recording import read_recordings
+from evensong.trace.assembly import TracedLife
+from evensong.trace.directory import read_directory, settle
+from evensong.trace.judge import judge
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
@@ -111,10 +112,10 @@ class LocalCluster:
             f'{peer} = "{self.host}:{port}"'
             for peer, port in zip(self.nodes, ports or self.ports, strict=True)
         )
-        record = 'record = "record"' if "testing" in extra else ""
+        trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
             f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
-            f"{record}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
+            f"{trace}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
         )
 
     # Lives
@@ -219,14 +220,24 @@ class LocalCluster:
 
     # The judge
 
-    def history(self) -> History:
-        return read_recordings(self.directory / "record", self.processes)
+    def lives(self) -> list[TracedLife]:
+        """Read every trace; daemons that run are taken for quiet, others for dead."""
+        lives: list[TracedLife] = []
+        for node in self.nodes:
+            is_running = node in self.processes
+            if is_running:
+                self.ask(node, do="flush")
+            for found in read_directory(self.state(node) / "trace").values():
+                settle(found, "quiesce" if is_running else "lost")
+                lives += found
+        return lives
 
     def check_history(self) -> History:
-        """Hold everything the daemons recorded against extended virtual synchrony."""
-        history = self.history()
-        verdicts = check(history, self.submitted)
+        """Hold everything the daemons traced against extended virtual synchrony."""
+        judgement = judge(self.lives(), self.submitted)
+        verdicts = judgement.verdicts
         assert verdicts.holds, verdicts.explain()
+        assert judgement.is_complete
         judged = {one.property_id for one in verdicts.by_property.values() if one.n_checked}
         assert {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"} <= judged
-        return history
+        return judgement.history

@@ -80,6 +80,16 @@ class Listener(Protocol):
         ...
 
 
+class Timed(Protocol):
+    """Something that wants to be called at a time it names itself."""
+
+    deadline: int
+
+    def expire(self, now: int) -> None:
+        """Do what is due."""
+        ...
+
+
 class Life(NamedTuple):
     """What names one run of a daemon."""
 
@@ -140,6 +150,7 @@ class Driver:
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
+        self.timed: Final[list[Timed]] = []
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer: Final = sealer
@@ -162,6 +173,8 @@ class Driver:
         self._perform()
         while not self.how:
             due = min(core.deadline(), self._leave_by, self._chores_at)
+            for timed in self.timed:
+                due = min(due, timed.deadline)
             ready = watch.wait(due - clock())
             woke_at = clock()
             if woke_at > due:  # measured here: datagrams may make the core forgive and forget
@@ -171,6 +184,9 @@ class Driver:
             if now >= core.deadline() and not self.how:
                 core.expire(now)
                 self._perform()
+            for timed in self.timed:
+                if now >= timed.deadline:
+                    timed.expire(now)
             if now >= self._chores_at:
                 self._do_chores(now)
             if self._leave_by != NEVER:

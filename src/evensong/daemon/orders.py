@@ -13,6 +13,7 @@ from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
+from evensong.daemon.spool import Spool
 from evensong.daemon.tail import Tail
 from evensong.errors import BadRequest
 
@@ -30,18 +31,25 @@ class Orders:
     """Answers requests about one driver."""
 
     def __init__(
-        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail
+        self,
+        settings: Settings,
+        driver: Driver,
+        datagrams: Datagrams,
+        tail: Tail,
+        spool: Spool | None = None,
     ) -> None:
         self._settings: Final = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
+        self._spool: Final = spool
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
+            "flush": self.flush,
         }
 
     def answer(self, request: Request) -> Answer:
@@ -83,6 +91,7 @@ class Orders:
             "dropped": dict(sorted(driver.core.machine.drops.items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
+            "trace": self._spool.status() if self._spool else {"level": "off"},
             "lag": {
                 "recent_us": driver.lag.recent_us(),
                 "worst_us": driver.lag.worst_us,
@@ -150,6 +159,13 @@ class Orders:
             raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
         driver.submit(packets)
         return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+
+    def flush(self, _: Request) -> Answer:
+        """Write the trace down as far as it goes."""
+        if self._spool is None:
+            raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
+        self._spool.flush(clock())
+        return {"trace": self._spool.status()}
 
     def ignore(self, request: Request) -> Answer:
         """Cut this daemon off from some peers; an empty list heals."""
