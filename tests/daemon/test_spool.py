@@ -8,6 +8,7 @@ import pytest
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.core.unit import UnitId, encode_unit
 from evensong.daemon import spool as writing
 from evensong.daemon.spool import Spool, Traced
@@ -32,7 +33,8 @@ def begin(directory: Path, level: str = "events", incarnation: int = 9) -> Spool
 
 def deliver(into: Spool | Life, seq: int, content: bytes, now: int = 5, sender: int = 1) -> None:
     service = Service.SAFE if seq % 3 == 0 else Service.AGREED
-    into.deliver(Deliver(RING, RING, seq, sender, service, 0, content, seq - 1, seq == 2), now)
+    message = RegularMessage(sender, RING, seq, service, 0, 0, content)
+    into.deliver(Deliver(RING, [message], seq - 1, after_gap=seq == 2), now)
 
 
 def install(into: Spool | Life, now: int = 2) -> None:
@@ -44,14 +46,18 @@ def play(into: Spool | Life) -> None:
     into.change_state(StateChange("gather", RING, "start", 0), 3)
     for seq in (1, 2):
         into.send(Sent(RING, seq, Packet(Service.AGREED, payload(seq))), 4)
-    for seq in (1, 2):
-        deliver(into, seq, payload(seq))
-    deliver(into, 3, payload(1, 2, 7), sender=2)
+    deliver(into, 1, payload(1))
+    pair = [
+        RegularMessage(1, RING, 2, Service.AGREED, 0, 0, payload(2)),
+        RegularMessage(2, RING, 3, Service.SAFE, 0, 0, payload(1, 2, 7)),
+    ]
+    into.deliver(Deliver(RING, pair, 2, after_gap=True), 5)
     into.send(Sent(RING, 4, Packet(Service.SAFE, payload(3))), 6)
     into.visit(TokenVisit(RING, 1, 1, 1, 1, 1, 0), 6)
     old, new = RingId(6, 1), NEXT
     into.install(Configuration(old, RING, (1,), transitional=True, cause="token loss"), 7)
-    into.deliver(Deliver(old, RING, 4, 1, Service.SAFE, 0, payload(3), 3, False), 7)
+    last = RegularMessage(1, RING, 4, Service.SAFE, 0, 0, payload(3))
+    into.deliver(Deliver(old, [last], 3, after_gap=False), 7)
     into.install(Configuration(new, old, (1,), transitional=False, cause="token loss"), 7)
 
 

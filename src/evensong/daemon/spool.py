@@ -110,21 +110,35 @@ class Spool:
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
-        if not self._has_rows:
-            self._pos += 1
-            if self._fold is not None:
-                self._fold_in(self._fold, delivered.payload, now)
-            return
-        if self._why_stopped:
-            self.lost += 1
-            self._pos += 1
+        messages = delivered.messages
+        if self._has_rows and not self._why_stopped:
+            self._deliver(delivered, now)
+        elif self._fold is not None:
+            for message in messages:
+                self._fold_in(zlib.crc32(message.payload), now)
+        else:
+            self._pos += len(messages)
+            self.lost += len(messages) if self._why_stopped else 0
+
+    def _deliver(self, delivered: Deliver, now: int) -> None:
+        """Record deliveries row by row; those of one frame are of one ring, in order."""
+        messages = delivered.messages
+        ring_id, first = messages[0].ring_id, messages[0].seq
+        if messages[-1].ring_id != ring_id:
+            for message in messages:
+                one = Deliver(
+                    delivered.conf_id,
+                    [message],
+                    delivered.safe_line,
+                    after_gap=delivered.after_gap,
+                )
+                self._deliver(one, now)
             return
         if self._sends:
             self._end_sends()
         crc32, pack, origins, safe = zlib.crc32, spool.DELIVERY.pack, self._origins, Service.SAFE
         rows = []
-        first = delivered.seq
-        for message in (delivered,):
+        for message in messages:
             payload = message.payload
             size = len(payload)
             key = (payload[:ORIGIN_BYTES] if size >= UNIT.size else b"", message.sender_id)
@@ -136,7 +150,7 @@ class Spool:
             rows.append(pack(origin, number, crc32(payload), message.seq - first, size, code))
         head = spool.DELIVERIES_HEAD.pack(
             now,
-            *delivered.ring_id,
+            *ring_id,
             first,
             delivered.safe_line,
             self._conf_nos.get(delivered.conf_id, -1),
@@ -254,9 +268,11 @@ class Spool:
 
     # Digests
 
-    def _fold_in(self, fold: Fold, payload: bytes, now: int) -> None:
-        fold.add(zlib.crc32(payload))
-        if fold.count == FOLD_MAX:
+    def _fold_in(self, digest: int, now: int) -> None:
+        assert self._fold is not None
+        self._pos += 1
+        self._fold.add(digest)
+        if self._fold.count == FOLD_MAX:
             self._end_fold(now)
 
     def _end_fold(self, now: int) -> None:

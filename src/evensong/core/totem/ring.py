@@ -4,6 +4,7 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final, final
 
@@ -17,6 +18,10 @@ from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts
 from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
+
+# Looked up once for each message otherwise.
+unpack_header: Final = wire.HEADER.unpack_from
+decode_regular: Final = wire.decode_regular
 
 
 @final
@@ -55,13 +60,21 @@ class SingleRing(Core):
 
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram; drop it, with a reason counted, if anything about it is wrong."""
+        self.receive_many((datagram,), now)
+
+    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+        """Take in datagrams that came together; what becomes deliverable is delivered at once."""
         if self.halted:
             return
         self._notice_pause(now)
-        try:
-            self._receive(datagram, now)
-        except MalformedFrame as malformed:
-            self.machine.drop(malformed.reason)
+        machine = self.machine
+        for datagram in datagrams:
+            try:
+                self._receive(datagram, now)
+            except MalformedFrame as malformed:
+                machine.drop(malformed.reason)
+        if not self.halted:
+            machine.deliver_stored()
 
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
@@ -109,16 +122,17 @@ class SingleRing(Core):
         return {(state.value, event) for state in State for event in met[state]}
 
     def _receive(self, datagram: bytes, now: int) -> None:
-        if len(datagram) < wire.HEADER.size:
+        if len(datagram) < wire.HEADER_SIZE:
             raise MalformedFrame("header: size")
         machine = self.machine
-        kind, transmitter, incarnation = wire.HEADER.unpack_from(datagram)
+        kind, transmitter, incarnation = unpack_header(datagram)
         if transmitter == machine.my_id:
             self._meet_myself(kind, datagram, incarnation)
         elif transmitter == NO_PROCESSOR:
             raise MalformedFrame("header: nobody")
         elif kind == wire.REGULAR:
-            machine.on_regular(wire.decode_regular(datagram), transmitter, now)
+            message = decode_regular(datagram, machine.ring.ring_id)
+            machine.on_regular(message, transmitter, now)
         elif kind == wire.TOKEN:
             machine.on_token(wire.decode_token(datagram), now)
         elif kind == wire.JOIN:
