@@ -46,7 +46,7 @@ TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
-Chore: TypeAlias = Callable[[int], None]  # something small, done about once a second
+Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
 
 
 def clock() -> int:
@@ -157,6 +157,7 @@ class Driver:
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
         self.timed: Final[list[Timed]] = []
+        self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer: Final = sealer
@@ -188,6 +189,8 @@ class Driver:
             watch.dispatch(ready)
             now = clock()
             if now >= core.deadline() and not self.how:
+                for told in self.expiring:
+                    told(now)
                 core.expire(now)
                 self._perform()
             for timed in self.timed:

@@ -19,13 +19,13 @@ from evensong import __version__
 from evensong.core.stable import StableRecord
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, Life, Listener, clock
+from evensong.daemon.driver import Driver, Life, Listener
 from evensong.daemon.keys import read_key
 from evensong.daemon.log import Log, summary
+from evensong.daemon.observer import Memory
 from evensong.daemon.orders import Orders
 from evensong.daemon.seal import Key, Opener, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
-from evensong.daemon.spool import Spool, Traced
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
 from evensong.errors import CannotStart, CorruptRecord
@@ -80,18 +80,16 @@ def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False
         incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
         tail = Tail()
-        listeners: list[Listener] = [tail, log]
-        spool = _spool(settings, life, log)
-        if spool is not None:
-            listeners.append(spool)
+        memory = stack.enter_context(closing(Memory(settings, life, log.say)))
+        listeners: list[Listener] = [tail, log, memory.flight]
+        if memory.spool is not None:
+            listeners.append(memory.spool)
         driver = _driver(settings, life, record, keys, datagrams, listeners)
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail, spool)
+        orders = Orders(settings, driver, datagrams, tail, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
-        if spool is not None:
-            driver.timed.append(spool)
-            driver.chores.append(_Observer(spool, driver, orders).observe)
+        memory.attach(driver, orders.refused)
         stack.enter_context(closing(_Bells(driver, log)))
         if until_eof:
             driver.watch.add(sys.stdin.fileno(), lambda _: _read_on(driver))
@@ -101,7 +99,11 @@ def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False
         gc.collect()
         gc.freeze()
         gc.disable()
-        driver.run()
+        try:
+            driver.run()
+        except BaseException as error:  # a promise of ours is broken; what led there is kept
+            driver.stop(f"{type(error).__name__}: {error}")
+            raise
     return 0 if driver.how == "stop" else 1
 
 
@@ -126,36 +128,6 @@ def _driver(
         settings.peers,
         listeners,
     )
-
-
-def _spool(settings: Settings, life: Life, log: Log) -> Spool | None:
-    if settings.trace == "off":
-        return None
-    try:
-        settings.trace_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotStart(f"trace_dir: {settings.trace_dir}: {error.strerror}") from None
-    traced = Traced(settings.cluster, *life, settings.trace, settings.trace_dir)
-    return Spool(traced, clock(), log.say)
-
-
-@final
-class _Observer:
-    """Puts into the trace, about once a second, what nobody is told of as it happens."""
-
-    def __init__(self, spool: Spool, driver: Driver, orders: Orders) -> None:
-        self._spool: Final = spool
-        self._driver: Final = driver
-        self._orders: Final = orders
-        self._late = 0
-
-    def observe(self, now: int) -> None:
-        """Note what was refused or dropped, and own lateness."""
-        driver = self._driver
-        self._spool.note_drops({**self._orders.refused(), **driver.core.machine.drops}, now)
-        if driver.lag.late != self._late:
-            self._late = driver.lag.late
-            self._spool.note_lag(driver.lag.recent_us(), now)
 
 
 def _introduce(log: Log, settings: Settings, life: Life) -> None:

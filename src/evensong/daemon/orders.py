@@ -12,9 +12,9 @@ from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
 from evensong.daemon.flood import flood
+from evensong.daemon.observer import Memory
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
-from evensong.daemon.spool import Spool
 from evensong.daemon.tail import Tail
 from evensong.errors import BadRequest
 
@@ -38,13 +38,14 @@ class Orders:
         driver: Driver,
         datagrams: Datagrams,
         tail: Tail,
-        spool: Spool | None = None,
+        memory: Memory,
     ) -> None:
         self._settings: Final = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
-        self._spool: Final = spool
+        self._spool: Final = memory.spool
+        self._flight: Final = memory.flight
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
             "status": self.status,
@@ -52,6 +53,7 @@ class Orders:
             "deliveries": self.deliveries,
             "ignore": self.ignore,
             "flush": self.flush,
+            "flight": self.flight,
             "flood": self.flood,
         }
 
@@ -169,6 +171,10 @@ class Orders:
             raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
         self._spool.flush(clock())
         return {"trace": self._spool.status()}
+
+    def flight(self, _: Request) -> Answer:
+        """Return what the flight recorder remembers."""
+        return {"entries": self._flight.entries()}
 
     def flood(self, request: Request) -> Answer:
         """Send as much as the ring takes, for so long; no seconds stop it."""

@@ -5,57 +5,101 @@ read, so no row is met twice. Everything may change while it is read: the daemon
 converter too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from evensong.core.ids import ProcessorId
 from evensong.errors import BadTrace
 from evensong.trace.assembly import Assembly, TracedLife
 from evensong.trace.columns import part_name
-from evensong.trace.parquet import TABLES_IN_TURN, add_part, node_of
+from evensong.trace.parquet import TABLES_IN_TURN, add_part, node_of, read_run, runs_in
 from evensong.trace.spool import Fragment, read_spool, serial_of, spools_in
 
 ATTEMPTS: Final = 20  # a file that is gone was renamed or converted under our eyes
+TRACE_NAME: Final = "trace"  # below a state directory
+LOCK_NAME: Final = "lock"  # what a state directory has
 Whose: TypeAlias = tuple[str, ProcessorId]  # run and node
+Source: TypeAlias = tuple[int, Path | Fragment]  # number, and a folder of parts or a spool
+
+
+class Place(NamedTuple):
+    """Where a trace lies, and the state directory of the daemon that writes it, if one does."""
+
+    directory: Path
+    state: Path | None = None
+
+
+def find(path: Path) -> list[Place]:
+    """Return the traces that a path means.
+
+    That may be a trace, a run of one, a daemon's state directory, or a directory of such, as
+    `evensong up` makes it.
+    """
+    if not path.is_dir():
+        raise BadTrace(f"{path}: not a directory")
+    if path.name.startswith("run_id=") or is_trace(path):
+        is_beside_lock = (path.parent / LOCK_NAME).exists()
+        return [Place(path, path.parent if is_beside_lock else None)]
+    states = [path] if (path / TRACE_NAME).is_dir() else sorted(path.iterdir())
+    places = [Place(state / TRACE_NAME, state) for state in states if is_trace(state / TRACE_NAME)]
+    if not places:
+        raise BadTrace(f"{path}: has no trace in it: neither spool-… nor run_id=…")
+    return places
+
+
+def is_trace(directory: Path) -> bool:
+    """Whether a directory holds spools or runs."""
+    return bool(spools_in(directory)) or any(directory.glob("run_id=*"))
+
+
+def read_place(place: Place) -> dict[Whose, list[TracedLife]]:
+    """Read what lies at a place, by run and node; lives without an end are left so."""
+    directory = place.directory
+    if place.state is not None or spools_in(directory):
+        return read_directory(directory)
+    read: dict[Whose, list[TracedLife]] = {}
+    for run_id, run in runs_in(directory).items():
+        for one in read_run(run):
+            read.setdefault((run_id, one.life.node), []).append(one)
+    return read
 
 
 def read_directory(directory: Path) -> dict[Whose, list[TracedLife]]:
     """Read a daemon's trace, by run and node; lives without an end are left so."""
     for _ in range(ATTEMPTS):
         try:
-            return _read(directory)
-        except _Moved:
+            sources = sources_in(directory)
+            return {whose: _assemble(directory, *whose, sources) for whose in sorted(sources)}
+        except Moved:
             continue
     raise BadTrace(f"{directory}: changes faster than it can be read")
 
 
-class _Moved(Exception):
-    """A file that was listed is no longer there."""
+class Moved(Exception):
+    """A file that was listed is no longer there: it was renamed or converted meanwhile."""
 
 
-def _read(directory: Path) -> dict[Whose, list[TracedLife]]:
+def sources_in(directory: Path) -> dict[Whose, list[Source]]:
+    """Return where the rows of a daemon's trace are, in order, by run and node."""
     spools = spools_in(directory)
-    fragments = [fragment for path in spools if (fragment := _fragment(path)) is not None]
     spooled = {serial_of(path) for path in spools}
-    parts: dict[Whose, list[tuple[int, Path]]] = {}
-    for path in sorted(directory.glob("run_id=*/node=*/events-*.parquet")):
+    found: dict[Whose, list[Source]] = {}
+    for path in spools:
+        fragment = _fragment(path)
+        if fragment is not None:
+            header = fragment.header
+            found.setdefault((header.run, header.node), []).append((serial_of(path), fragment))
+    for path in directory.glob("run_id=*/node=*/events-*.parquet"):
         serial = serial_of(path)
         if serial >= 0 and serial not in spooled:
             whose = (path.parent.parent.name.removeprefix("run_id="), node_of(path.parent))
-            parts.setdefault(whose, []).append((serial, path.parent))
-    all_serials = [*spooled, *(serial for found in parts.values() for serial, _ in found)]
-    if not all_serials:
+            found.setdefault(whose, []).append((serial, path.parent))
+    if not found:
         raise BadTrace(f"{directory}: has no trace in it: neither spool-… nor run_id=…")
-    by_whose: dict[Whose, list[Fragment]] = {}
-    for fragment in fragments:
-        by_whose.setdefault((fragment.header.run, fragment.header.node), []).append(fragment)
-    read = {}
-    for whose in sorted({*parts, *by_whose}):
-        assembly = Assembly(whose[1], may_start_late=min(all_serials) > 0)
-        _assemble(assembly, parts.get(whose, []), by_whose.get(whose, []))
-        read[whose] = assembly.finish(directory)
-    return read
+    for sources in found.values():
+        sources.sort(key=_serial)
+    return found
 
 
 def _fragment(path: Path) -> Fragment | None:
@@ -63,32 +107,39 @@ def _fragment(path: Path) -> Fragment | None:
         return read_spool(path)
     except BadTrace:
         if not path.exists():
-            raise _Moved from None
+            raise Moved from None
         raise
 
 
+def starts_late(sources: Mapping[Whose, Sequence[Source]]) -> bool:
+    """Whether the first files of a directory have been deleted."""
+    return min(found[0][0] for found in sources.values()) > 0
+
+
 def _assemble(
-    assembly: Assembly, parts: Sequence[tuple[int, Path]], fragments: Sequence[Fragment]
-) -> None:
-    sources: list[tuple[int, Path | Fragment]] = [*parts]
-    sources += [(serial_of(fragment.path), fragment) for fragment in fragments]
-    sources.sort(key=_serial)
+    directory: Path, run: str, node: ProcessorId, all_sources: Mapping[Whose, Sequence[Source]]
+) -> list[TracedLife]:
+    assembly = Assembly(node, may_start_late=starts_late(all_sources))
     for table in TABLES_IN_TURN:
-        for serial, source in sources:
+        for serial, source in all_sources[run, node]:
             if isinstance(source, Fragment):
                 add_fragment(assembly, source, table)
-                continue
-            path = source / part_name(table, serial)
-            if not path.exists():
-                raise (
-                    _Moved
-                    if not any(source.glob(f"*-{serial:04}.parquet"))
-                    else BadTrace(f"{source}: has no {path.name}")
-                )
-            add_part(assembly, path, table)
+            else:
+                add_part(assembly, part_path(source, table, serial), table)
+    return assembly.finish(directory)
 
 
-def _serial(source: tuple[int, Path | Fragment]) -> int:
+def part_path(folder: Path, table: str, serial: int) -> Path:
+    """Return where a part is; raise `Moved` if all parts of that number are gone."""
+    path = folder / part_name(table, serial)
+    if path.exists():
+        return path
+    if any(folder.glob(f"*-{serial:04}.parquet")):
+        raise BadTrace(f"{folder}: has no {path.name}")
+    raise Moved
+
+
+def _serial(source: Source) -> int:
     return source[0]
 
 
