@@ -23,7 +23,7 @@ from evensong.trace.spool import CLOSED, OPEN, START, Header, encode_event, fram
 
 FLUSH_US: Final = 100_000  # what `kill -9` may cost
 FLUSH_BYTES: Final = 64 * 1024
-SPOOL_BYTES: Final = 16 * 1024 * 1024
+SPOOL_BYTES: Final = 8 * 1024 * 1024
 RETRY_US: Final = 1_000_000
 ORIGINS_MAX: Final = 65_535
 FOLD_MAX: Final = 4_096  # deliveries in one row of digests
