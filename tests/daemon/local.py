@@ -18,10 +18,10 @@ from evensong.core.ids import ProcessorId
 from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
-from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId, encode_unit
-from evensong.trace.recording import read_recordings
+from evensong.trace.assembly import TracedLife
+from evensong.trace.directory import read_directory, settle
+from evensong.trace.judge import judge
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
@@ -115,10 +115,10 @@ class LocalCluster:
             for peer, port in zip(self.nodes, ports or self.ports, strict=True)
             if peer in (peers or self.nodes)
         )
-        record = 'record = "record"' if "testing" in extra else ""
+        trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
             f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
-            f"keys = {json.dumps(keys)}\n{record}\n{extra}\n"
+            f"keys = {json.dumps(keys)}\n{trace}\n{extra}\n"
             f"[timeouts]\n{TIMEOUTS}\n[peers]\n{known}\n"
         )
 
@@ -189,15 +189,12 @@ class LocalCluster:
     # Messages
 
     def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
-        """Submit units, named as the check needs them."""
+        """Submit messages; the daemon names them as units, from 1 in each life."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
-        units = [
-            encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
-            for number in range(first, first + count)
-        ]
-        payloads = [base64.b64encode(unit).decode() for unit in units]
+        bodies = [b"%d" % number * (number % 40) for number in range(first, first + count)]
+        payloads = [base64.b64encode(body).decode() for body in bodies]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1
 
@@ -227,14 +224,24 @@ class LocalCluster:
 
     # The judge
 
-    def history(self) -> History:
-        return read_recordings(self.directory / "record", self.processes)
+    def lives(self) -> list[TracedLife]:
+        """Read every trace; daemons that run are taken for quiet, others for dead."""
+        lives: list[TracedLife] = []
+        for node in self.nodes:
+            is_running = node in self.processes
+            if is_running:
+                self.ask(node, do="flush")
+            for found in read_directory(self.state(node) / "trace").values():
+                settle(found, "quiesce" if is_running else "lost")
+                lives += found
+        return lives
 
     def check_history(self) -> History:
-        """Hold everything the daemons recorded against extended virtual synchrony."""
-        history = self.history()
-        verdicts = check(history, self.submitted)
+        """Hold everything the daemons traced against extended virtual synchrony."""
+        judgement = judge(self.lives(), self.submitted)
+        verdicts = judgement.verdicts
         assert verdicts.holds, verdicts.explain()
+        assert judgement.is_complete
         judged = {one.property_id for one in verdicts.by_property.values() if one.n_checked}
         assert {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"} <= judged
-        return history
+        return judgement.history

@@ -119,7 +119,8 @@ def test_a_bad_override_names_its_key() -> None:
         ({"timeouts": {"token_loss": "100ms"}}, "token_loss >= 4 * token_retransmit"),
         ({"name": ""}, "name: takes a text"),
         ({"testing": 1}, "testing: takes true or false"),
-        ({"record": "file"}, "record: is for tests"),
+        ({"trace": "all"}, "trace: takes one of off, views, digests, events; got 'all'"),
+        ({"trace_keep": "10GB"}, "trace_keep: a size is written"),
         ({"colour": "blue"}, "colour: no such key; there are cluster, node, peers"),
     ],
 )
