@@ -194,6 +194,12 @@ def test_a_path_that_carries_less_than_a_packet_is_named() -> None:
     assert "set `packet = 1280` at all daemons" in found.sentence
 
 
+def test_few_answers_tell_of_loss_and_nothing_of_sizes() -> None:
+    found = only(facts(peer(2, answers=2, probes=17, size=1_424), peer(3)))
+    assert found.cause == "loss"
+    assert "n2 answers hardly any question" in found.sentence
+
+
 def test_a_clock_that_differs_is_named() -> None:
     found = only(facts(peer(2, clock_offset_us=3_600_000_000), peer(3)))
     assert found.cause == "clock"
