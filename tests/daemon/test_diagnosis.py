@@ -215,6 +215,9 @@ def test_a_machine_that_is_late_is_named_be_it_ours_or_a_peers() -> None:
     late = replace(peer(2).about or ABOUT, lag_us=third + 1)
     other = only(facts(peer(2, about=late), peer(3)))
     assert (other.cause, other.about) == ("lag", (2,))
+    itself = facts(peer(1), peer(3), node=2, name="n2", lag_us=third + 1)
+    both = only(facts(peer(2, about=late), peer(3)), itself)
+    assert "n2 itself attended to timers" in both.sentence
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,11 @@ def summary(facts: Facts) -> str:
 
 def _of_peers(facts: Facts, reports: Sequence[Facts]) -> list[Finding]:
     by_cause: dict[str, list[PeerFacts]] = {}
+    examined = {report.node for report in reports}
     for peer in facts.peers:
         for cause in _causes(facts, peer):
-            by_cause.setdefault(cause, []).append(peer)
+            if cause != "lag" or peer.node not in examined:  # who is late says so itself
+                by_cause.setdefault(cause, []).append(peer)
     found = []
     for cause, _, words in RULES:
         peers = by_cause.get(cause, [])
