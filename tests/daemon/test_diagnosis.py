@@ -167,10 +167,10 @@ def test_the_report_of_the_other_explains_a_one_way_link() -> None:
 
 
 def test_differing_parameters_are_named_with_both_values() -> None:
-    other = replace(peer(2).about or ABOUT, parameters=LAN._replace(window_size=80)._asdict())
+    other = replace(peer(2).about or ABOUT, parameters=LAN._replace(window_size=8)._asdict())
     found = only(facts(peer(2, about=other), peer(3)))
     assert found.cause == "parameters"
-    assert "n2: window_size is 80 there and 50 here" in found.sentence
+    assert f"n2: window_size is 8 there and {LAN.window_size} here" in found.sentence
 
 
 def test_differing_lists_of_peers_name_who_is_missing() -> None:
