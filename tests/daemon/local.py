@@ -24,6 +24,7 @@ from evensong.trace.recording import read_recordings
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
+PORT = 5405  # where every host is a daemon's own
 # A machine that is busy for a few hundred milliseconds must not look like one that crashed.
 TIMEOUTS = (
     'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
@@ -60,13 +61,26 @@ def wait_for(what: str, holds: Callable[[], bool], seconds: float = DEADLINE_S) 
 class LocalCluster:
     """Daemons 1 to n, each a process of its own; none is left behind."""
 
-    def __init__(self, directory: Path, nodes: int, *, extra: str = "testing = true") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        *,
+        extra: str = "testing = true",
+        timeouts: str = TIMEOUTS,
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """Prepare daemons on loopback; with `hosts` and `prefixes`, wherever these lead."""
         self.directory = directory
+        self.timeouts = timeouts
+        self.prefixes = prefixes
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
-        self.host = own_host()
-        self.ports = free_ports(self.host, nodes)
+        host = own_host()
+        self.hosts = hosts or [host] * nodes
+        self.ports = [PORT] * nodes if hosts else free_ports(host, nodes)
         write_new_key(directory / "cluster.key")
         for node in self.nodes:
             self.state(node).mkdir()
@@ -109,13 +123,13 @@ class LocalCluster:
         ports: Sequence[int] | None = None,
     ) -> None:
         peers = "\n".join(
-            f'{peer} = "{self.host}:{port}"'
-            for peer, port in zip(self.nodes, ports or self.ports, strict=True)
+            f'{peer} = "{host}:{port}"'
+            for peer, host, port in zip(self.nodes, self.hosts, ports or self.ports, strict=True)
         )
         record = 'record = "record"' if "testing" in extra else ""
         self.config(node).write_text(
             f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
-            f"{record}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
+            f"{record}\n{extra}\n[timeouts]\n{self.timeouts}\n[peers]\n{peers}\n"
         )
 
     # Lives
@@ -125,6 +139,7 @@ class LocalCluster:
             with (self.state(node) / "log").open("ab") as log:
                 self.processes[node] = subprocess.Popen(
                     [
+                        *(self.prefixes[node - 1] if self.prefixes else ()),
                         *(sys.executable, "-m", "evensong.cli.main", "daemon"),
                         *("--until-eof", str(self.config(node))),
                     ],
@@ -184,8 +199,10 @@ class LocalCluster:
 
     # Messages
 
-    def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
-        """Submit units, named as the check needs them."""
+    def send(
+        self, node: ProcessorId, count: int, service: str = "agreed", size: int | None = None
+    ) -> None:
+        """Submit units, named as the check needs them; of various lengths unless a size is said."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
@@ -193,6 +210,8 @@ class LocalCluster:
             encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
             for number in range(first, first + count)
         ]
+        if size is not None:
+            units = [unit.ljust(size, b".") for unit in units]
         payloads = [base64.b64encode(unit).decode() for unit in units]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1
