@@ -31,8 +31,9 @@ test-net: $(READY) ## as root: daemons in namespaces, on a network that treats t
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
 
-hostile: $(READY) ## a million hostile frames
+hostile: $(READY) ## a million hostile frames at a core, a million datagrams at a daemon
 	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py --hostile-frames 1000000
+	$(BIN)/python -m pytest -q tests/daemon/test_hostile.py --hostile-datagrams 1000000
 
 soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 	$(BIN)/evensong sim --seeds $(SEEDS)

@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=100_000,
         help="how many hostile frames tests/core/totem/test_hostile.py throws at the cores",
     )
+    parser.addoption(
+        "--hostile-datagrams",
+        type=int,
+        default=20_000,
+        help="how many hostile datagrams tests/daemon/test_hostile.py throws at a daemon",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -51,11 +51,11 @@ def free_ports(host: str, count: int) -> list[int]:
     return ports
 
 
-def wait_for(what: str, holds: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-    until = time.monotonic() + seconds
+def wait_for(what: str, holds: Callable[[], bool], poll_s: float = POLL_S) -> None:
+    until = time.monotonic() + DEADLINE_S
     while not holds():
-        assert time.monotonic() < until, f"not within {seconds} s: {what}"
-        time.sleep(POLL_S)
+        assert time.monotonic() < until, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(poll_s)
 
 
 class LocalCluster:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 READ_MAX: Final = 65_536
 BURST_MAX: Final = 64  # packets of one host before another is looked at
+NAP_S: Final = 0.01  # the longest wait, so that being late can be told from having nothing to do
 Node: TypeAlias = int
 
 
@@ -71,8 +72,8 @@ class Switch:
                     heapq.heappush(self._on_the_way, entry)
 
     def wait_s(self, now: int) -> float:
-        """Return how long until a packet is due; -1 if none is on its way."""
-        return max(0, self._on_the_way[0][0] - now) / 1e6 if self._on_the_way else -1
+        """Return how long to wait for a packet that is due."""
+        return min(NAP_S, max(0, self._on_the_way[0][0] - now) / 1e6) if self._on_the_way else NAP_S
 
     def hand_over(self, now: int) -> None:
         """Hand over what is due."""
@@ -133,6 +134,7 @@ def main(seed: str, *ports: str) -> None:
     poll = select.epoll()
     for descriptor in (*descriptors.values(), sys.stdin.fileno()):
         poll.register(descriptor, select.EPOLLIN)
+    turned_at = time.monotonic_ns() // 1_000
     while True:
         ready = poll.poll(switch.wait_s(time.monotonic_ns() // 1_000))
         for descriptor, _ in ready:
@@ -141,9 +143,13 @@ def main(seed: str, *ports: str) -> None:
             elif line := sys.stdin.readline():
                 switch.obey(json.loads(line))
                 print(json.dumps(switch.counts), flush=True)
+                switch.counts["late_us"] = 0
             else:
                 return
-        switch.hand_over(time.monotonic_ns() // 1_000)
+        now = time.monotonic_ns() // 1_000
+        switch.hand_over(now)
+        switch.counts["late_us"] = max(switch.counts["late_us"], now - turned_at - int(NAP_S * 1e6))
+        turned_at = now
 
 
 def _drain(switch: Switch, node: Node, descriptor: int) -> None:

@@ -4,8 +4,9 @@ Each test has traffic by all, agreed and safe, judged at the end, and everybody 
 Profile `lan` throughout: these are the timeouts that people get.
 """
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.net.network import Network, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
+LATE_MAX_US = 100_000  # a third of token_loss, as for every suspicion
+WINDOWS_MAX = 6
 BACKLOG_MAX = 40  # so that there is always something to send, and little to wait for at the end
 
 
@@ -37,18 +40,33 @@ class Trial:
                     self.cluster.send(node, 15)
                     self.cluster.send(node, 5, "safe", size=PAYLOAD_MAX)
 
-    def configurations(self) -> list[int]:
-        return [
-            int(str(self.cluster.status(node)["configurations"])) for node in self.cluster.nodes
-        ]
+    def view_changes(self, seconds: float, nodes: Sequence[int] = ()) -> int:
+        """Carry traffic for so long; return the view changes of whoever of these had most.
 
-    def view_changes(self, seconds: float) -> int:
-        """Carry traffic for so long; return the regular configurations of whoever had most."""
-        before = self.configurations()
-        self.carry_traffic(seconds)
-        after = self.configurations()
-        # Each change is a transitional and a regular configuration.
-        return max(now - then for then, now in zip(before, after, strict=True)) // 2
+        A window in which this machine itself was late says nothing about the ring: then another.
+        """
+        for _ in range(WINDOWS_MAX):
+            self.network.counts()
+            before = self._configurations(nodes)
+            self.carry_traffic(seconds)
+            after = self._configurations(nodes)
+            if self.late_us() < LATE_MAX_US:
+                # Each change is a transitional and a regular configuration.
+                return max(now - then for then, now in zip(before, after, strict=True)) // 2
+        pytest.skip(f"this machine was late by {LATE_MAX_US} us in every window of {seconds} s")
+
+    def _configurations(self, nodes: Sequence[int]) -> list[int]:
+        statuses = map(self.cluster.status, nodes or self.cluster.nodes)
+        return [int(str(status["configurations"])) for status in statuses]
+
+    def late_us(self) -> int:
+        """How late the switch or a daemon was lately."""
+        late = [self.network.counts()["late_us"]]
+        for node in self.cluster.nodes:
+            lag = self.cluster.status(node)["lag"]
+            assert isinstance(lag, dict)
+            late.append(lag["recent_us"])
+        return max(late)
 
     def conclude(self) -> None:
         """Hold that all are together, that all they sent has come, and that the order is one."""
@@ -56,6 +74,13 @@ class Trial:
         for node in self.cluster.nodes:
             self.cluster.send(node, 5, "safe")
         self.cluster.wait_until_quiet(self.cluster.nodes)
+        # A ring that changes while it is judged would be seen from before and from after: let all
+        # but one leave.
+        first, *others = self.cluster.nodes
+        for node in others:
+            self.cluster.signal(node, signal.SIGTERM)
+        assert [self.cluster.reap(node) for node in others] == [0] * len(others)
+        self.cluster.wait_for_ring([first])
         self.cluster.check_history()
         assert not any(map(self.network.fragments, self.cluster.nodes))
         counts = self.network.counts()
@@ -134,15 +159,26 @@ def test_an_ipv6_network_that_does_all_of_it_a_little(tmp_path: Path) -> None:
         on.conclude()
 
 
-def test_a_one_way_cut_leaves_two_sides_that_hold_and_merge_when_healed(tmp_path: Path) -> None:
-    """The deaf one must not break the others' ring for as long as it speaks."""
+CUTS = {
+    "one is deaf": [(1, 4), (2, 4), (3, 4)],
+    "one is mute": [(4, 1), (4, 2), (4, 3)],
+    "one does not hear one": [(1, 4)],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_a_one_way_cut_is_lived_with_and_forgotten(
+    tmp_path: Path, cut: list[tuple[int, int]]
+) -> None:
     with trial(tmp_path, 4) as on:
-        to_the_fourth = [(1, 4), (2, 4), (3, 4)]
-        on.network.order(to_the_fourth, loss=1.0)
-        on.carry_traffic(5)  # what it takes to see that node 4 speaks and does not hear
-        changes = on.view_changes(20)
-        print(changes)
-        on.network.order(to_the_fourth)
+        on.network.order(cut, loss=1.0)
+        on.carry_traffic(7)  # by now whoever speaks and never comes is damped as far as it goes
+        # A ring that hears a processor outside asks it in, and breaks up for that. Damping spaces
+        # it by at least sixteen beacon periods, 3.2 s: five times in 16 s and one under way. The
+        # fourth may do so for each of the three that it hears; that harms nobody but itself.
+        assert on.view_changes(16, [1, 2, 3]) <= 6
+        assert on.view_changes(8, [4]) <= 12
+        on.network.order(cut)
         on.cluster.wait_for_ring()
         assert on.view_changes(5) == 0
         on.conclude()

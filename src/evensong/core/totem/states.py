@@ -311,7 +311,9 @@ class StateMachine:
         self.met.add("leave")
         membership = self.membership
         is_stale = leave.ring_id.seq < self.old.ring_id.seq
-        if transmitter not in membership.proposed() or is_stale:
+        # Who leaves my ring names it; only while rings form do we know different ones.
+        is_foreign = self.state is State.OPERATIONAL and leave.ring_id != self.ring.ring_id
+        if transmitter not in membership.proposed() or is_stale or is_foreign:
             self.drop("leave of somebody else")
             return
         membership.fail(transmitter)
