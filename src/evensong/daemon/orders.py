@@ -78,7 +78,7 @@ class Orders:
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
-            "own_delivered": driver.own_delivered,
+            "own_delivered": driver.own_delivered(),
             "configurations": self._tail.configurations,
             "token_visits": self._tail.visits,
             "refused": self.refused(),
@@ -121,7 +121,9 @@ class Orders:
         tail = self._tail
         return {
             "delivered": self._driver.delivered,
-            "by_sender": {str(sender): count for sender, count in sorted(tail.by_sender.items())},
+            "by_sender": {
+                str(sender): count for sender, count in sorted(self._driver.delivered_by.items())
+            },
             "by_service": {"agreed": self._driver.delivered - tail.safe, "safe": tail.safe},
             "last": [
                 {
