@@ -56,7 +56,7 @@ class Attacker:
         self.frames: list[bytes] = []  # what was in them
         self.ring_id = RingId(0, 0)
         self.lives: list[Life] = []
-        self._opener = Opener(cluster, (key,), 4_096)
+        self._opener = Opener(cluster, (key,), 4_096, DATAGRAM_MAX)
         self._sealers: dict[Life, Sealer] = {}
         self._garbage: Final[list[Callable[[], bytes]]] = [
             self._noise,
