@@ -8,13 +8,13 @@ a processor leaves, and is outside the model (docs/guarantees.md).
 """
 
 import socket
-import struct
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from evensong.core.ids import ProcessorId, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import CommitToken, Join, MembEntry, RegularToken
+from evensong.core.totem.parts import PART_FRAME
 from evensong.daemon.seal import ENVELOPE, MAJOR, Key, Opener, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX
 from evensong.errors import MalformedFrame
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CAPTURED_MAX: Final = 512
-PART_HEAD: Final = struct.Struct("!BIQIBB")
 
 
 class Life(NamedTuple):
@@ -140,7 +139,7 @@ class Attacker:
         ring_id = self.ring_id
         members = frozenset(life.node for life in self.lives) | {node}
         entries = [MembEntry(one, True, ring_id, 9, 9, 9, True, members) for one in sorted(members)]
-        head = PART_HEAD.pack(wire.PART, node, incarnation, self.rng.randrange(9), 0, 2)
+        head = PART_FRAME.pack(wire.PART, node, incarnation, self.rng.randrange(9), 0, 2)
         return self.rng.choice(
             [
                 wire.encode_token(RegularToken(ring_id, 5, 9, rtr=[(3, 2)]), node, incarnation),
@@ -231,8 +230,8 @@ class Attacker:
         return self._as_a_peer(self.cluster, None)
 
     def _of_a_stranger(self) -> bytes:
-        frame = wire.encode_leave(self.ring_id, 99, self.rng.randrange(1, 99))
-        return self._seal(frame, Life(99, wire.HEADER.unpack_from(frame)[2], 7))
+        life = Life(99, self.rng.randrange(1, 99), 7)
+        return self._seal(wire.encode_leave(self.ring_id, life.node, life.incarnation), life)
 
     def _for_somebody_else(self) -> bytes:
         frame = self.rng.choice(self.frames)
