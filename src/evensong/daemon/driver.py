@@ -40,6 +40,7 @@ from evensong.daemon.watch import Watch
 RECV_DRAIN_MAX: Final = 64  # datagrams read before a token among them is handed over
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
+BREAKS_MAX: Final = 64  # that are remembered
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
@@ -87,6 +88,15 @@ class Life(NamedTuple):
     boot: int
 
 
+class Break(NamedTuple):
+    """A ring that came to its end here."""
+
+    at: int
+    cause: str
+    about: ProcessorId
+    lag_us: int  # how late this daemon itself had been just before
+
+
 @final
 class Outbox:
     """Packets that wait for the token: the core's `Source`."""
@@ -128,9 +138,11 @@ class Driver:
             life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
         )
         self.watch: Final = Watch()
-        self.lag: Final = Lag()
+        self.lag: Final = Lag(parameters.token_loss)
         self.configuration: Configuration | None = None
+        self.installed_at = 0  # when that configuration was delivered
         self.change: StateChange | None = None
+        self.breaks: Final[deque[Break]] = deque(maxlen=BREAKS_MAX)
         self.sent = 0
         self.delivered = 0
         self.own_delivered = 0
@@ -162,8 +174,7 @@ class Driver:
             due = min(core.deadline(), self._leave_by, self._chores_at)
             ready = watch.wait(due - clock())
             woke_at = clock()
-            if woke_at > due:  # measured here: datagrams may make the core forgive and forget
-                lag.note(woke_at - due, woke_at)
+            lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
             now = clock()
             if now >= core.deadline() and not self.how:
@@ -173,7 +184,7 @@ class Driver:
                 self._do_chores(now)
             if self._leave_by != NEVER:
                 self._leave_if_done(now)
-            lag.note_turn(clock() - woke_at)
+            lag.end_turn(clock())
 
     def _on_datagrams(self, _events: int) -> None:
         tokens: list[bytes] = []
@@ -248,6 +259,7 @@ class Driver:
                 self._change_state(effect, now)
             elif isinstance(effect, Install):
                 self.configuration = effect.configuration
+                self.installed_at = now
                 for listener in listeners:
                     listener.install(effect.configuration, now)
             elif isinstance(effect, Persist):
@@ -260,8 +272,11 @@ class Driver:
                 assert_never(effect)
 
     def _change_state(self, change: StateChange, now: int) -> None:
-        self.change = change
-        if change.state.lower() == "gather":
+        before, self.change = self.change, change
+        if change.state == "gather":
+            if before is not None and before.state == "operational":
+                lag_us = self.lag.suspect_us(now)
+                self.breaks.append(Break(now, change.cause, change.about, lag_us))
             self._datagrams.resolve_again()  # a peer may have moved
         for listener in self._listeners:
             listener.change_state(change, now)

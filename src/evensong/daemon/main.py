@@ -23,6 +23,7 @@ from evensong.daemon.driver import Driver, Life, Listener, clock
 from evensong.daemon.keys import read_key
 from evensong.daemon.log import Log, summary
 from evensong.daemon.orders import Orders
+from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import Key, Opener, Sealer
 from evensong.daemon.settings import Settings
 from evensong.daemon.stable import StableStore
@@ -79,10 +80,10 @@ def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False
         datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))
         incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
-        tail = Tail()
-        driver = _driver(settings, life, record, keys, datagrams, [tail, log])
+        tail, receipts = Tail(), Receipts(settings.node)
+        driver = _driver(settings, life, record, keys, datagrams, [tail, receipts, log])
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail)
+        orders = Orders(settings, driver, datagrams, tail, receipts)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
         stack.enter_context(closing(_Bells(driver, log)))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, final
 from evensong import __version__
 from evensong.core.effects import Packet, Service
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
-from evensong.daemon.control import Answer, Request
+from evensong.daemon.control import Answer, Later, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
+from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.tail import Tail
@@ -29,21 +30,27 @@ class Orders:
     """Answers requests about one driver."""
 
     def __init__(
-        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail
+        self,
+        settings: Settings,
+        driver: Driver,
+        datagrams: Datagrams,
+        tail: Tail,
+        receipts: Receipts,
     ) -> None:
         self._settings: Final = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
+        self._receipts: Final = receipts
         self._started_at: Final = clock()
-        self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
+        self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
         }
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer | Later:
         """Do what a request asks, or raise `BadRequest`."""
         asked = request.get("do")
         order = self._orders.get(asked) if isinstance(asked, str) else None
@@ -72,6 +79,11 @@ class Orders:
             "ring": str(configuration.conf_id) if configuration else "",
             "members": list(configuration.members) if configuration else [],
             "cause": configuration.cause if configuration else "",
+            "installed_at_us": driver.installed_at,
+            "breaks": [
+                {"at_us": one.at, "cause": one.cause, "about": one.about, "lag_us": one.lag_us}
+                for one in driver.breaks
+            ],
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
@@ -83,7 +95,7 @@ class Orders:
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
             "lag": {
-                "recent_us": driver.lag.recent_us(),
+                "recent_us": driver.lag.recent_us(now),
                 "worst_us": driver.lag.worst_us,
                 "turn_worst_us": driver.lag.turn_worst_us,
                 "late": driver.lag.late,
@@ -133,22 +145,31 @@ class Orders:
             ],
         }
 
-    def send(self, request: Request) -> Answer:
-        """Submit payloads, all or none."""
+    def send(self, request: Request) -> Answer | Later:
+        """Submit payloads, all or none; answer when they are delivered here if asked to wait."""
         service = SERVICES.get(str(request.get("service", "agreed")))
         if service is None:
             raise BadRequest(f"service: takes one of {', '.join(SERVICES)}")
         payloads = request.get("payloads")
         if not isinstance(payloads, list) or not payloads:
             raise BadRequest("payloads: takes a list of texts in base64")
+        is_awaited = request.get("wait", False)
+        if not isinstance(is_awaited, bool):
+            raise BadRequest("wait: takes true or false")
         packets = [Packet(service, _payload(one)) for one in payloads]
         driver = self._driver
         if driver.is_leaving():
             raise BadRequest("send: this daemon is leaving")
         if driver.outbox.backlog() + len(packets) > BACKLOG_MAX:
             raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
+        if not is_awaited:
+            driver.submit(packets)
+            return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+        ahead = driver.sent + driver.outbox.backlog() - driver.own_delivered
+        later = Later()
+        self._receipts.expect(ahead + len(packets), later)
         driver.submit(packets)
-        return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+        return later
 
     def ignore(self, request: Request) -> Answer:
         """Cut this daemon off from some peers; an empty list heals."""
