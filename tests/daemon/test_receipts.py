@@ -1,13 +1,18 @@
 from evensong.core.effects import Deliver, Service
 from evensong.core.ids import RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.daemon.control import Answer, Later
 from evensong.daemon.receipts import Receipts
 
 RING = RingId(4, 1)
 
 
-def delivery(sender_id: int, seq: int) -> Deliver:
-    return Deliver(RING, RING, seq, sender_id, Service.AGREED, 0, b"", 0, False)
+def delivery(*sender_ids: int) -> Deliver:
+    messages = [
+        RegularMessage(sender_id, RING, seq, Service.AGREED, 0, 0, b"")
+        for seq, sender_id in enumerate(sender_ids, start=1)
+    ]
+    return Deliver(RING, messages, 0, after_gap=False)
 
 
 def awaited(receipts: Receipts, own_to_come: int) -> list[Answer]:
@@ -20,16 +25,15 @@ def awaited(receipts: Receipts, own_to_come: int) -> list[Answer]:
 
 def test_an_answer_comes_with_the_last_own_message_awaited() -> None:
     receipts = Receipts(1)
-    receipts.deliver(delivery(1, 1), 10)  # before anybody waits
+    receipts.deliver(delivery(1), 10)  # before anybody waits
     first = awaited(receipts, 2)
     second = awaited(receipts, 3)
     receipts.deliver(delivery(1, 2), 11)
-    receipts.deliver(delivery(2, 3), 12)
     assert first == []
-    receipts.deliver(delivery(1, 4), 13)
+    receipts.deliver(delivery(2, 1, 2), 13)
     assert first == [{"ok": True, "delivered_at_us": 13}]
     assert second == []
-    receipts.deliver(delivery(1, 5), 14)
+    receipts.deliver(delivery(1), 14)
     assert second == [{"ok": True, "delivered_at_us": 14}]
 
 

@@ -177,12 +177,29 @@ def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:
         assert took_s < 10
 
 
+def test_a_flood_is_as_much_as_the_ring_takes_and_ends(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.configure(2, extra="testing = true")
+        cluster.start()
+        cluster.wait_for_ring()
+        assert cluster.ask(2, do="flood", size=500, seconds=60)["flooding"] is True
+        wait_for("a flood", lambda: int(str(cluster.status(1)["delivered"])) > 500)
+        assert int(str(cluster.status(2)["backlog"])) <= 100
+        assert cluster.ask(2, do="flood", size=500, seconds=0)["flooding"] is False
+        wait_for("its end", lambda: cluster.status(2)["backlog"] == 0)
+        for wrong in ({"size": 7, "seconds": 1}, {"size": 100, "seconds": -1}, {"size": 100}):
+            with pytest.raises(BadRequest, match="takes"):
+                cluster.ask(2, do="flood", **wrong)
+
+
 def test_ignore_is_refused_to_whoever_is_not_testing(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 1, extra="") as cluster:
         cluster.start()
         cluster.wait_for_ring()
         with pytest.raises(BadRequest, match="testing = true"):
             cluster.ask(1, do="ignore", peers=[])
+        with pytest.raises(BadRequest, match="testing = true"):
+            cluster.ask(1, do="flood", size=100, seconds=1)
         stdin = cluster.processes[1].stdin
         assert stdin is not None
         stdin.close()  # as when its supervisor is killed

@@ -44,8 +44,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a safe message does not block",
         "ordering.py",
-        "if message is None or (message.service is Service.SAFE and message.seq > self.my_safe):",
-        "if message is None:",
+        "while message is not None and (message.service is not SAFE or seq <= self.my_safe):",
+        "while message is not None:",
         UNIT + "test_ordering.py::test_a_safe_message_blocks_those_behind_it_until_it_is_safe",
     ),
     Mutant(

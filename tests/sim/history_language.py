@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.sim.history import History, Life
 from evensong.sim.unit import UnitId, encode_unit
 
@@ -153,4 +154,5 @@ def _delivery(life: Life, words: list[str], units: dict[str, _Unit]) -> Deliver:
         elif word in ("agreed", "safe"):
             service = Service[word.upper()]
     payload = encode_unit(unit.unit_id, body)
-    return Deliver(where, ring_id, seq, sender_id, service, 0, payload, 0, False)
+    message = RegularMessage(sender_id, ring_id, seq, service, 0, 0, payload)
+    return Deliver(where, [message], 0, after_gap=False)

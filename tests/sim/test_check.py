@@ -47,7 +47,8 @@ class Planted:
         return Broadcast(wire.encode_regular(said, flag, 2, 1))
 
     def deliver(self, seq: int, conf_id: RingId, service: Service = Service.AGREED) -> Deliver:
-        return Deliver(conf_id, self.ring_id, seq, 1, service, 0, b"x" * 40, 0, False)
+        message = RegularMessage(1, self.ring_id, seq, service, 0, 0, b"x" * 40)
+        return Deliver(conf_id, [message], 0, after_gap=False)
 
     def does(self, *effects: object) -> None:
         for effect in effects:
@@ -141,9 +142,7 @@ def a_delivery_that_leaves_one_out(planted: Planted) -> None:
 
 def a_safe_line_that_is_not_true(planted: Planted) -> None:
     told = planted.deliver(planted.next_seq, planted.ring_id)
-    planted.does(
-        Deliver(told.conf_id, told.ring_id, told.seq, 1, told.service, 0, told.payload, 999, False)
-    )
+    planted.does(Deliver(told.conf_id, told.messages, 999, after_gap=False))
 
 
 def a_first_delivery_that_is_not_the_others(planted: Planted) -> None:

@@ -22,6 +22,7 @@ from evensong.sim.machine import Processor
 from evensong.sim.setup import CORES, PARAMETERS, Options, Setup, derive
 from evensong.sim.workload import Burst, Queue
 from evensong.sim.world import World
+from tests.core.totem.bench import ordered
 
 RING = RingId(8, 1)
 
@@ -137,5 +138,5 @@ def test_a_timestamp_travels_with_its_message() -> None:  # 21
     queue.packets.append(Packet(Service.SAFE, b"credo", 77))
     ring_of_one.drain()
     ring_of_one.submit(PARAMETERS.consensus + 1)
-    stamps = [effect.timestamp for effect in ring_of_one.drain() if isinstance(effect, Deliver)]
+    stamps = [one.timestamp for one in ordered(ring_of_one.drain())]
     assert stamps == [77]

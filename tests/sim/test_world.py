@@ -1,8 +1,9 @@
 from itertools import pairwise
 
-from evensong.core.effects import Effect
+from evensong.core.effects import Deliver, Effect, Service, Unicast
 from evensong.core.stable import StableRecord, decode_record
 from evensong.core.timer import NEVER
+from evensong.core.totem.frames import RegularMessage
 from evensong.sim.faults import (
     Calm,
     Crash,
@@ -20,8 +21,8 @@ from evensong.sim.history import History
 from evensong.sim.machine import Clock, Inbox, Processor
 from evensong.sim.setup import Options, Setup, Weather
 from evensong.sim.workload import Burst
-from evensong.sim.world import World
-from tests.sim.toy import HEAD, JOIN, REGULAR, TOKEN, MakeToy, toy_engine
+from evensong.sim.world import World, apart
+from tests.sim.toy import HEAD, JOIN, REGULAR, RING, TOKEN, MakeToy, toy_engine
 
 NODES = (1, 2, 3)
 
@@ -99,6 +100,16 @@ def test_a_restart_waits_until_a_machine_could_be_back() -> None:
     world.run(3_600)
     assert world.by_node[2].is_up()
     assert make.made[-1].incarnation == 3
+
+
+def test_deliveries_that_come_together_are_told_apart_where_a_crash_may_strike() -> None:
+    first, second = (RegularMessage(1, RING, seq, Service.SAFE, 0, 0, b"m") for seq in (1, 2))
+    other = Unicast(2, b"token")
+    one, another, last = apart([Deliver(RING, [first, second], 7, after_gap=True), other])
+    assert isinstance(one, Deliver)
+    assert isinstance(another, Deliver)
+    assert (one.messages, another.messages, last) == ([first], [second], other)
+    assert (one.conf_id, one.safe_line, one.after_gap) == (RING, 7, True)
 
 
 def test_a_crash_strikes_between_two_effects() -> None:

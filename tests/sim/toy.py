@@ -18,6 +18,7 @@ from evensong.core.effects import (
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import Timer
+from evensong.core.totem.frames import RegularMessage
 from evensong.core.totem.parameters import Parameters
 from evensong.sim.engines import Engine
 from evensong.sim.network import Kinds
@@ -98,8 +99,8 @@ class ToyRing(Core):
         self.effects.append(Unicast(self.next_id, HEAD.pack(TOKEN, self.my_id, seq)))
 
     def _deliver(self, sender: ProcessorId, seq: int, payload: bytes) -> None:
-        deliver = Deliver(RING, RING, seq, sender, Service.AGREED, 0, payload, 0, False)
-        self.effects.append(deliver)
+        message = RegularMessage(sender, RING, seq, Service.AGREED, 0, 0, payload)
+        self.effects.append(Deliver(RING, [message], 0, after_gap=False))
 
     def expire(self, now: int) -> None:
         self.lost.start(now)

@@ -4,6 +4,7 @@ import pytest
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.errors import BadTrace
 from evensong.sim.history import Life
 from evensong.sim.unit import UnitId, encode_unit
@@ -17,7 +18,12 @@ def play(into: Recorder | Life) -> None:
     into.install(Configuration(RING, NO_RING, (1,), transitional=False, cause="start"), 2)
     into.change_state(StateChange("gather", RING, "start", 0), 3)
     into.send(Sent(RING, 1, Packet(Service.SAFE, PAYLOAD)), 4)
-    into.deliver(Deliver(RING, RING, 1, 1, Service.SAFE, 0, PAYLOAD, 1, False), 5)
+    into.deliver(
+        Deliver(
+            RING, [RegularMessage(1, RING, 1, Service.SAFE, 0, 0, PAYLOAD)], 1, after_gap=False
+        ),
+        5,
+    )
     into.visit(TokenVisit(RING, 1, 1, 1, 1, 1, 0), 6)
 
 

@@ -5,6 +5,7 @@ microseconds, datagrams are bytes, randomness is injected. Same inputs, same byt
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from evensong.core.effects import Effect, Packet
@@ -41,6 +42,11 @@ class Core(ABC):
     @abstractmethod
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram. Whatever it holds, this never raises: bad input is counted."""
+
+    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+        """Take in datagrams that came together, in this order."""
+        for datagram in datagrams:
+            self.receive(datagram, now)
 
     @abstractmethod
     def expire(self, now: int) -> None:

@@ -6,8 +6,9 @@ it. No effect waits for a reply. The union is closed: whoever performs it handle
 does not type-check.
 """
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 from evensong.core.ids import Configuration, ProcessorId, RingId
 
@@ -60,41 +61,45 @@ class Sent:
         self.packet: Final = packet
 
 
+class Ordered(Protocol):
+    """A message with its place in the order, as an engine hands it over."""
+
+    @property
+    def ring_id(self) -> RingId:
+        """Where it was sequenced: (ring_id, seq) is its place."""
+
+    @property
+    def seq(self) -> int:
+        """Its number there."""
+
+    @property
+    def sender_id(self) -> ProcessorId:
+        """Who sent it first."""
+
+    @property
+    def service(self) -> Service:
+        """What the sender asked for."""
+
+    @property
+    def timestamp(self) -> int:
+        """The sender's Lamport time."""
+
+    @property
+    def payload(self) -> bytes:
+        """What the layer above gave."""
+
+
 @final
 class Deliver:
-    """Hand a message to the layer above, in the configuration `conf_id`."""
+    """Hand messages to the layer above, in this order, in the configuration `conf_id`."""
 
-    __slots__ = (
-        "after_gap",
-        "conf_id",
-        "payload",
-        "ring_id",
-        "safe_line",
-        "sender_id",
-        "seq",
-        "service",
-        "timestamp",
-    )
+    __slots__ = ("after_gap", "conf_id", "messages", "safe_line")
 
     def __init__(
-        self,
-        conf_id: RingId,
-        ring_id: RingId,
-        seq: int,
-        sender_id: ProcessorId,
-        service: Service,
-        timestamp: int,
-        payload: bytes,
-        safe_line: int,
-        after_gap: bool,
+        self, conf_id: RingId, messages: Sequence[Ordered], safe_line: int, *, after_gap: bool
     ) -> None:
         self.conf_id: Final = conf_id
-        self.ring_id: Final = ring_id  # where it was sequenced: (ring_id, seq) is its place
-        self.seq: Final = seq
-        self.sender_id: Final = sender_id
-        self.service: Final = service
-        self.timestamp: Final = timestamp
-        self.payload: Final = payload
+        self.messages: Final = messages  # at least one
         self.safe_line: Final = safe_line  # all members have everything up to here
         self.after_gap: Final = after_gap  # a message before it is lost to this configuration
 

@@ -7,7 +7,8 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
 
@@ -101,10 +102,11 @@ class Break(NamedTuple):
 class Outbox:
     """Packets that wait for the token: the core's `Source`."""
 
-    __slots__ = ("packets",)
+    __slots__ = ("feed", "packets")
 
     def __init__(self) -> None:
         self.packets: Final[deque[Packet]] = deque()
+        self.feed: Iterator[Packet] | None = None  # replaces what is pulled, as long as it yields
 
     def backlog(self) -> int:
         """How many packets wait."""
@@ -113,7 +115,10 @@ class Outbox:
     def pull(self, packets_max: int) -> list[Packet]:
         """Hand over the next packets, in order, at most `packets_max`."""
         packets = self.packets
-        return [packets.popleft() for _ in range(min(packets_max, len(packets)))]
+        pulled = [packets.popleft() for _ in range(min(packets_max, len(packets)))]
+        if self.feed is not None:
+            packets.extend(islice(self.feed, len(pulled)))
+        return pulled
 
 
 @final
@@ -236,12 +241,13 @@ class Driver:
         """Perform the core's effects in order."""
         now = clock()
         listeners = self._listeners
+        me = self.life.node
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
                 self._datagrams.broadcast(self._sealer.seal(effect.datagram))
             elif isinstance(effect, Deliver):
-                self.delivered += 1
-                self.own_delivered += effect.sender_id == self.life.node
+                self.delivered += len(effect.messages)
+                self.own_delivered += sum(one.sender_id == me for one in effect.messages)
                 for listener in listeners:
                     listener.deliver(effect, now)
             elif isinstance(effect, Unicast):
@@ -298,6 +304,11 @@ class Driver:
         if not self.how:
             self.core.submit(clock())
             self._perform()
+
+    def feed(self, packets: Iterator[Packet], ahead: int) -> None:
+        """Submit packets as fast as the ring takes them, so many waiting at any time."""
+        self.outbox.feed = packets
+        self.submit(islice(packets, ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Neither hear these peers nor speak to them: a partition, for tests."""

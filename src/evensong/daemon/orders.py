@@ -10,6 +10,7 @@ from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.daemon.control import Answer, Later, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
+from evensong.daemon.flood import flood
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # A message must fit one datagram also when recovery wraps it.
 PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - MESSAGE.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
+FLOOD_MAX_S: Final = 86_400
 SERVICES: Final = {service.name.lower(): service for service in Service}
 
 
@@ -48,6 +50,7 @@ class Orders:
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
+            "flood": self.flood,
         }
 
     def answer(self, request: Request) -> Answer | Later:
@@ -131,25 +134,23 @@ class Orders:
         return {
             "delivered": self._driver.delivered,
             "by_sender": {str(sender): count for sender, count in sorted(tail.by_sender.items())},
-            "by_service": dict(sorted(tail.by_service.items())),
+            "by_service": {"agreed": self._driver.delivered - tail.safe, "safe": tail.safe},
             "last": [
                 {
                     "ring": str(one.ring_id),
                     "seq": one.seq,
                     "sender": one.sender_id,
                     "service": one.service.name.lower(),
-                    "configuration": str(one.conf_id),
+                    "configuration": str(conf_id),
                     "payload": base64.b64encode(one.payload).decode(),
                 }
-                for one in tail.last
+                for conf_id, one in tail.last
             ],
         }
 
     def send(self, request: Request) -> Answer | Later:
         """Submit payloads, all or none; answer when they are delivered here if asked to wait."""
-        service = SERVICES.get(str(request.get("service", "agreed")))
-        if service is None:
-            raise BadRequest(f"service: takes one of {', '.join(SERVICES)}")
+        service = _service(request)
         payloads = request.get("payloads")
         if not isinstance(payloads, list) or not payloads:
             raise BadRequest("payloads: takes a list of texts in base64")
@@ -171,10 +172,21 @@ class Orders:
         driver.submit(packets)
         return later
 
+    def flood(self, request: Request) -> Answer:
+        """Send as much as the ring takes, for so long; no seconds stop it."""
+        self._must_be_testing("flood")
+        service = _service(request)
+        size, seconds = request.get("size"), request.get("seconds")
+        if not isinstance(size, int) or not 8 <= size <= PAYLOAD_MAX:
+            raise BadRequest(f"size: takes 8 to {PAYLOAD_MAX} bytes; got {size!r}")
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= FLOOD_MAX_S:
+            raise BadRequest(f"seconds: takes 0 to {FLOOD_MAX_S}; got {seconds!r}")
+        flood(self._driver, service, size, seconds)
+        return {"flooding": seconds > 0}
+
     def ignore(self, request: Request) -> Answer:
         """Cut this daemon off from some peers; an empty list heals."""
-        if not self._settings.testing:
-            raise BadRequest("ignore: is for tests; it takes `testing = true` in the settings")
+        self._must_be_testing("ignore")
         peers = request.get("peers")
         if not isinstance(peers, list) or not set(map(str, peers)) <= set(
             map(str, self._settings.peers)
@@ -182,6 +194,17 @@ class Orders:
             raise BadRequest("peers: takes a list of this daemon's peers")
         self._driver.ignore(int(peer) for peer in peers)
         return {"ignored": sorted(self._driver.ignored)}
+
+    def _must_be_testing(self, order: str) -> None:
+        if not self._settings.testing:
+            raise BadRequest(f"{order}: is for tests; it takes `testing = true` in the settings")
+
+
+def _service(request: Request) -> Service:
+    service = SERVICES.get(str(request.get("service", "agreed")))
+    if service is None:
+        raise BadRequest(f"service: takes one of {', '.join(SERVICES)}")
+    return service
 
 
 def _payload(raw: object) -> bytes:

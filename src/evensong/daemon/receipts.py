@@ -26,11 +26,12 @@ class Receipts:
         self._waiting.append((self._counted + own_to_come, later))
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Count own messages, and answer those who waited for one of them."""
+        """Count own messages, and answer those who waited for one of these."""
         waiting = self._waiting
         if not waiting:
             return
-        self._counted += delivered.sender_id == self._node
+        node = self._node
+        self._counted += sum(one.sender_id == node for one in delivered.messages)
         while waiting and waiting[0][0] <= self._counted:
             waiting.popleft()[1].give({"ok": True, "delivered_at_us": now})
 

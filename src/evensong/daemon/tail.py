@@ -3,10 +3,11 @@
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
-from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.effects import Deliver, Ordered, Sent, Service, StateChange, TokenVisit
+from evensong.core.ids import Configuration, ProcessorId, RingId
 
 TAIL_MAX: Final = 16
+SAFE: Final = Service.SAFE
 
 
 @final
@@ -15,8 +16,8 @@ class Tail:
 
     def __init__(self) -> None:
         self.by_sender: Final[dict[ProcessorId, int]] = {}
-        self.by_service: Final[dict[str, int]] = {}
-        self.last: Final[deque[Deliver]] = deque(maxlen=TAIL_MAX)
+        self.safe = 0
+        self.last: Final[deque[tuple[RingId, Ordered]]] = deque(maxlen=TAIL_MAX)
         self.configurations = 0
         self.visits = 0
 
@@ -24,12 +25,13 @@ class Tail:
         """Do nothing: the driver counts sends."""
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Count a delivery and keep it for a while."""
-        sender = delivered.sender_id
-        service = delivered.service.name.lower()
-        self.by_sender[sender] = self.by_sender.get(sender, 0) + 1
-        self.by_service[service] = self.by_service.get(service, 0) + 1
-        self.last.append(delivered)
+        """Count deliveries and keep the last few for a while."""
+        by_sender = self.by_sender
+        for message in delivered.messages:
+            sender = message.sender_id
+            by_sender[sender] = by_sender.get(sender, 0) + 1
+            self.safe += message.service is SAFE
+        self.last.extend((delivered.conf_id, one) for one in delivered.messages[-TAIL_MAX:])
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Count a configuration."""

@@ -13,6 +13,7 @@ from evensong.core.effects import (
     Deliver,
     Effect,
     Install,
+    Ordered,
     Persist,
     Service,
     StateChange,
@@ -229,44 +230,50 @@ class Invariants:
             self._broken("I4", node, f"fcc {visit.fcc}; broadcast in the last rotation: {last}")
 
     def _check_delivery(self, node: ProcessorId, delivered: Deliver) -> None:
+        conf = self.progress[node].conf
+        for message in delivered.messages:
+            if conf is None or delivered.conf_id != conf.conf_id:
+                text = f"delivers {message.seq} in {delivered.conf_id}, not {conf}"
+                self._broken("I7", node, text)
+            self._check_safe_line(node, message.ring_id, delivered.safe_line)
+            self._check_place(node, message, conf)
+
+    def _check_place(self, node: ProcessorId, message: Ordered, conf: Configuration) -> None:
         progress = self.progress[node]
-        conf = progress.conf
-        if conf is None or delivered.conf_id != conf.conf_id:
-            self._broken("I7", node, f"delivers {delivered.seq} in {delivered.conf_id}, not {conf}")
-        self._check_safe_line(node, delivered)
-        key = zlib.crc32(delivered.payload, delivered.seq % 2**32)
+        seq = message.seq
+        key = zlib.crc32(message.payload, seq % 2**32)
         if conf.transitional:
             count, digest = progress.transitional_digest
             progress.transitional_digest = (count + 1, digest * 31 + key & 2**64 - 1)
             return
         count, digest = progress.regular_digest
         progress.regular_digest = (count + 1, digest * 31 + key & 2**64 - 1)
-        if delivered.ring_id != conf.conf_id:
-            self._broken("I7", node, f"delivers a message of {delivered.ring_id} in {conf}")
-        if progress.seq and delivered.seq != progress.seq + 1:
-            self._broken("I7", node, f"delivers {delivered.seq} after {progress.seq} in {conf}")
+        if message.ring_id != conf.conf_id:
+            self._broken("I7", node, f"delivers a message of {message.ring_id} in {conf}")
+        if progress.seq and seq != progress.seq + 1:
+            self._broken("I7", node, f"delivers {seq} after {progress.seq} in {conf}")
         if not progress.seq:
             summary = self.summary(conf.conf_id)
-            summary.first_seq = summary.first_seq or delivered.seq
-            if delivered.seq != summary.first_seq:
-                text = f"begins {conf} with {delivered.seq}, others with {summary.first_seq}"
+            summary.first_seq = summary.first_seq or seq
+            if seq != summary.first_seq:
+                text = f"begins {conf} with {seq}, others with {summary.first_seq}"
                 self._broken("I7", node, text)
-        progress.seq = delivered.seq
-        if delivered.service is Service.SAFE:
+        progress.seq = seq
+        if message.service is Service.SAFE:
             installed = self.summary(conf.conf_id).installed
             absent = [member for member in conf.members if member not in installed]
             if absent:
-                self._broken("I10", node, f"safe {delivered.seq} in {conf} before {absent} came")
+                self._broken("I10", node, f"safe {seq} in {conf} before {absent} came")
 
-    def _check_safe_line(self, node: ProcessorId, delivered: Deliver) -> None:
+    def _check_safe_line(self, node: ProcessorId, ring_id: RingId, safe_line: int) -> None:
         """What a delivery says of the safe line is true of everybody who is still there."""
-        summary = self.summary(delivered.ring_id)
-        if delivered.safe_line <= summary.safe_told:
+        summary = self.summary(ring_id)
+        if safe_line <= summary.safe_told:
             return
-        summary.safe_told = delivered.safe_line
+        summary.safe_told = safe_line
         for other, theirs in summary.rings.items():
-            if theirs.buffer.aru < delivered.safe_line:
-                text = f"tells a safe line {delivered.safe_line}; {other} has {theirs.buffer.aru}"
+            if theirs.buffer.aru < safe_line:
+                text = f"tells a safe line {safe_line}; {other} has {theirs.buffer.aru}"
                 self._broken("I5", node, text)
 
     def _check_install(self, node: ProcessorId, conf: Configuration) -> None:

@@ -112,30 +112,30 @@ class Life:
         )
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Record a delivery."""
-        payload = delivered.payload
-        unit_id = decode_unit(payload)
-        if unit_id.sender != delivered.sender_id:
-            # As the engine attributes it: a unit that nobody sent, and EVS1.3 will say so.
-            unit_id = unit_id._replace(sender=delivered.sender_id)
+        """Record deliveries."""
         conf_no = self._conf_no(delivered.conf_id)
-        is_safe = delivered.service is Service.SAFE
-        reduced = is_safe and bool(self.confs) and self.confs[-1].transitional
-        self.deliveries.append(
-            Delivery(
-                unit_id,
-                delivered.ring_id,
-                delivered.seq,
-                conf_no,
-                delivered.service,
-                reduced,
-                delivered.safe_line,
-                delivered.after_gap,
-                len(payload),
-                digest(payload),
-                now,
+        is_reduced = bool(self.confs) and self.confs[-1].transitional
+        for message in delivered.messages:
+            payload = message.payload
+            unit_id = decode_unit(payload)
+            if unit_id.sender != message.sender_id:
+                # As the engine attributes it: a unit that nobody sent, and EVS1.3 will say so.
+                unit_id = unit_id._replace(sender=message.sender_id)
+            self.deliveries.append(
+                Delivery(
+                    unit_id,
+                    message.ring_id,
+                    message.seq,
+                    conf_no,
+                    message.service,
+                    is_reduced and message.service is Service.SAFE,
+                    delivered.safe_line,
+                    delivered.after_gap,
+                    len(payload),
+                    digest(payload),
+                    now,
+                )
             )
-        )
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Record a move of the membership's state machine."""

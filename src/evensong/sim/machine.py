@@ -14,7 +14,7 @@ from evensong.sim.workload import Queue
 
 if TYPE_CHECKING:
     from evensong.core.core import Core
-    from evensong.core.effects import Deliver, Sent
+    from evensong.core.effects import Ordered, Sent
     from evensong.sim.history import Life
 
 MILLION: Final = 1_000_000
@@ -192,7 +192,7 @@ class Processor:
         self.state = ""  # in small letters, as the core announced it last
         self.configuration: Configuration | None = None
         self.last_sent: Sent | None = None
-        self.last_delivery: Deliver | None = None
+        self.last_delivery: Ordered | None = None
         self.busy_until = 0
         self.paused = False
         self.wake_at = NEVER  # the wake-up in the heap that counts

@@ -16,6 +16,7 @@ from evensong.core.effects import (
     Effect,
     Halt,
     Install,
+    Ordered,
     Persist,
     SafeLine,
     Sent,
@@ -135,7 +136,8 @@ class Story:
         elif isinstance(effect, Unicast):
             self._tell_unicast(processor, effect)
         elif isinstance(effect, Deliver):
-            self._tell_delivery(processor, effect)
+            for message in effect.messages:
+                self._tell_delivery(processor, effect, message)
         elif isinstance(effect, Install):
             conf = effect.configuration
             kind = "transitional" if conf.transitional else "ring"
@@ -206,14 +208,14 @@ class Story:
             held is not None and held.ring_id == token.ring_id and held.token_seq == token.token_seq
         )
 
-    def _tell_delivery(self, processor: Processor, delivered: Deliver) -> None:
-        payload = delivered.payload
+    def _tell_delivery(self, processor: Processor, delivered: Deliver, message: Ordered) -> None:
+        payload = message.payload
         unit_id = decode_unit(payload)
         earlier = self._lives[unit_id.sender].index(unit_id.incarnation)
         sender = self._name(unit_id.sender) + "'" * earlier
         body = payload[UNIT.size :].decode("utf-8", "replace")
-        kind = "ring" if delivered.conf_id == delivered.ring_id else "transitional"
-        service = "safe" if delivered.service is Service.SAFE else "agreed"
+        kind = "ring" if delivered.conf_id == message.ring_id else "transitional"
+        service = "safe" if message.service is Service.SAFE else "agreed"
         note = f"{service}, {kind} {self._ring(delivered.conf_id)}"
         if delivered.after_gap:
             note += ", after a gap"

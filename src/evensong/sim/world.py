@@ -252,14 +252,17 @@ class World:
         network = self.network
         observer = self.observer
         life = processor.life
-        for effect in core.drain():
+        effects = core.drain()
+        if processor.fuse != NO_FUSE:
+            effects = apart(effects)
+        for effect in effects:
             if processor.fuse != NO_FUSE and self._burn(processor, effect):
                 return
             if isinstance(effect, Broadcast):
                 network.broadcast(processor.node, effect.datagram, now)
             elif isinstance(effect, Deliver):
-                self.deliveries += 1
-                processor.last_delivery = effect
+                self.deliveries += len(effect.messages)
+                processor.last_delivery = effect.messages[-1]
                 if life is not None:
                     life.deliver(effect, now)
             elif isinstance(effect, Unicast):
@@ -485,3 +488,15 @@ class World:
                 if got is None or got.ring_id != sent.ring_id or got.seq < sent.seq:
                     return False
         return True
+
+
+def apart(effects: list[Effect]) -> list[Effect]:
+    """Return the effects with each delivery by itself: a crash may come between any two."""
+    each: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            where, line, gap = effect.conf_id, effect.safe_line, effect.after_gap
+            each.extend(Deliver(where, [one], line, after_gap=gap) for one in effect.messages)
+        else:
+            each.append(effect)
+    return each

@@ -12,6 +12,7 @@ from typing import Final, final
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import Configuration, ProcessorId, RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.errors import BadTrace
 from evensong.sim.history import History, Life
 
@@ -37,20 +38,21 @@ class Recorder:
         self._line("send", now, sent.ring_id, sent.seq, service.name, payload.hex(), timestamp)
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Record a delivery."""
-        self._line(
-            "deliver",
-            now,
-            delivered.conf_id,
-            delivered.ring_id,
-            delivered.seq,
-            delivered.sender_id,
-            delivered.service.name,
-            delivered.timestamp,
-            delivered.payload.hex(),
-            delivered.safe_line,
-            delivered.after_gap,
-        )
+        """Record deliveries."""
+        for one in delivered.messages:
+            self._line(
+                "deliver",
+                now,
+                delivered.conf_id,
+                one.ring_id,
+                one.seq,
+                one.sender_id,
+                one.service.name,
+                one.timestamp,
+                one.payload.hex(),
+                delivered.safe_line,
+                delivered.after_gap,
+            )
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Record a configuration change."""
@@ -157,17 +159,16 @@ def _replay(history: History, rows: list[list[object]]) -> Life:
 
 def _deliver(fields: list[object]) -> Deliver:
     conf, ring, seq, sender, service, timestamp, payload, safe_line, after_gap = fields
-    return Deliver(
-        _ring(conf),
+    message = RegularMessage(
+        _int(sender),
         _ring(ring),
         _int(seq),
-        _int(sender),
         Service[str(service)],
+        0,
         _int(timestamp),
         bytes.fromhex(str(payload)),
-        _int(safe_line),
-        bool(after_gap),
     )
+    return Deliver(_ring(conf), [message], _int(safe_line), after_gap=bool(after_gap))
 
 
 def _int(raw: object) -> int:

@@ -9,7 +9,16 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from evensong.core.effects import Broadcast, Deliver, Effect, Install, Packet, Service, Unicast
+from evensong.core.effects import (
+    Broadcast,
+    Deliver,
+    Effect,
+    Install,
+    Ordered,
+    Packet,
+    Service,
+    Unicast,
+)
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.stable import FIRST_START, StableRecord
 from evensong.core.timer import NEVER, Timer
@@ -264,7 +273,12 @@ def messages(effects: list[Effect]) -> list[RegularMessage]:
 
 
 def delivered(effects: list[Effect]) -> list[bytes]:
-    return [effect.payload for effect in effects if isinstance(effect, Deliver)]
+    return [one.payload for one in ordered(effects)]
+
+
+def ordered(effects: list[Effect]) -> list[Ordered]:
+    """Return the messages delivered, in order."""
+    return [one for effect in effects if isinstance(effect, Deliver) for one in effect.messages]
 
 
 def installed(effects: list[Effect]) -> list[Configuration]:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, sets
 
-from evensong.core.effects import Broadcast, Deliver, Packet, Sent, Service, Unicast
+from evensong.core.effects import Broadcast, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import ENCAP, RETX, RegularToken
 from evensong.core.totem.ordering import Ring, elements, ranges
 from evensong.core.totem.parameters import Parameters
-from tests.core.totem.bench import message, messages
+from tests.core.totem.bench import message, messages, ordered
 
 RING_ID = RingId(8, 1)
 PARAMETERS = Parameters()
@@ -34,7 +34,7 @@ def token(seq: int = 0, aru: int = 0, aru_id: int = NO_PROCESSOR) -> RegularToke
 
 
 def seqs_delivered(ring: Ring) -> list[int]:
-    return [one.seq for one in ring.deliver_ready() if isinstance(one, Deliver)]
+    return [one.seq for one in ordered(ring.deliver_ready())]
 
 
 # -- acknowledging ---------------------------------------------------------------------------

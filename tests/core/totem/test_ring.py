@@ -1,6 +1,8 @@
 """The door: what is let in, what is counted and dropped, and being late."""
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
 
 from evensong.core.effects import Broadcast, Halt
 from evensong.core.ids import RingId
@@ -18,8 +20,10 @@ from tests.core.totem.bench import (
     Bench,
     Desk,
     datagrams,
+    delivered,
     installed,
     join_from,
+    message,
     next_token,
     reach,
     regular,
@@ -210,3 +214,32 @@ def test_rings_as_large_as_they_may_be_form(size: int) -> None:
     assert world.run_until(world.is_converged, limit=1_000_000)
     joins = size * size * 10
     assert world.datagrams < joins, "a herd's Joins are not gathered"
+
+
+# -- datagrams that come together ------------------------------------------------------------
+
+
+@given(lists(integers(1, 8), max_size=12), integers(0, 3))
+def test_datagrams_that_come_together_have_the_effects_of_one_after_the_other(
+    seqs: list[int], bad: int
+) -> None:
+    (_, apart), (_, together) = reach(State.OPERATIONAL), reach(State.OPERATIONAL)
+    ring = apart.machine.ring
+    arrived = [regular(ring.ring_id, ring.buffer.high + seq, 1, b"%d" % seq) for seq in seqs]
+    arrived[bad:bad] = [b"noise", regular(ring.ring_id, 2**61, 1)]
+    effects = [effect for one in arrived for effect in apart.receive(one)]
+    together.core.receive_many(arrived, together.now)
+    at_once = together.core.drain()
+    assert delivered(at_once) == delivered(effects)
+    assert len(at_once) == min(1, len(delivered(effects)))
+    assert together.drops == apart.drops
+    assert together.machine.ring.buffer.messages.keys() == ring.buffer.messages.keys()
+
+
+def test_nothing_is_delivered_after_a_later_self_was_met() -> None:
+    _, desk = reach(State.OPERATIONAL)
+    ring = desk.machine.ring
+    later_self = wire.encode_regular(message(ring.ring_id, 1, 1), 0, desk.my_id, 99)
+    next_one = regular(ring.ring_id, ring.buffer.high + 1, 1)
+    desk.core.receive_many([next_one, later_self], desk.now)
+    assert [type(effect) for effect in desk.core.drain()] == [Halt]

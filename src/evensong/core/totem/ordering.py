@@ -17,6 +17,8 @@ from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, Regul
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.wire import PACKET_MAX, encapsulate, encode_regular, encode_token
 
+SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
+
 
 @final
 class Ending:
@@ -265,13 +267,18 @@ class Ring:
     def deliver_ready(self) -> list[Effect]:
         """Deliver what the order and the safe line allow [SRP §4]."""
         messages = self.buffer.messages
-        effects: list[Effect] = []
-        while True:
-            message = messages.get(self.high_delivered + 1)
-            if message is None or (message.service is Service.SAFE and message.seq > self.my_safe):
-                return effects  # a safe message that is not safe yet blocks all behind it
-            self.high_delivered += 1
-            effects.append(delivery(message, self.ring_id, self.my_safe, after_gap=False))
+        ready: list[RegularMessage] = []
+        seq = self.high_delivered + 1
+        message = messages.get(seq)
+        # A safe message that is not safe yet blocks all behind it.
+        while message is not None and (message.service is not SAFE or seq <= self.my_safe):
+            ready.append(message)
+            seq += 1
+            message = messages.get(seq)
+        if not ready:
+            return []
+        self.high_delivered = seq - 1
+        return [Deliver(self.ring_id, ready, self.my_safe, after_gap=False)]
 
     def consume_recovery_traffic(self) -> None:
         """Count recovery traffic as delivered: what it carried is with the old ring's messages.
@@ -290,23 +297,6 @@ class Ring:
         upto = min(self.my_safe, self.high_delivered)
         if upto > self.buffer.released:
             self.buffer.release(upto)
-
-
-def delivery(
-    message: RegularMessage, conf_id: RingId, safe_line: int, *, after_gap: bool
-) -> Deliver:
-    """Return a message as it is handed to the layer above."""
-    return Deliver(
-        conf_id,
-        message.ring_id,
-        message.seq,
-        message.sender_id,
-        message.service,
-        message.timestamp,
-        message.payload,
-        safe_line,
-        after_gap,
-    )
 
 
 def ranges(seqs: list[int]) -> list[Range]:

@@ -8,10 +8,10 @@ processors that go together, and they would deliver the same message in differen
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Effect, Install, Service
+from evensong.core.effects import Deliver, Effect, Install, Service
 from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId, RingId
 from evensong.core.totem.frames import CommitToken, RegularMessage, RegularToken
-from evensong.core.totem.ordering import Ring, delivery
+from evensong.core.totem.ordering import Ring
 
 
 @final
@@ -136,7 +136,7 @@ def close_ring(
             break
         if message.service is Service.SAFE:
             safe_line = max(safe_line, seq)  # somebody has delivered it: everybody has all before
-        effects.append(delivery(message, old.ring_id, safe_line, after_gap=False))
+        effects.append(Deliver(old.ring_id, [message], safe_line, after_gap=False))
         seq += 1
     transitional_id = RingId(ring_id.seq - 2, trans_memb[0])
     effects.append(
@@ -152,7 +152,7 @@ def close_ring(
             after_gap = True
         elif not after_gap or messages[later].sender_id in old.ending.deliver_memb:
             message = messages[later]
-            effects.append(delivery(message, transitional_id, safe_line, after_gap=after_gap))
+            effects.append(Deliver(transitional_id, [message], safe_line, after_gap=after_gap))
     effects.append(
         Install(Configuration(ring_id, transitional_id, members, transitional=False, cause=cause))
     )

@@ -4,6 +4,7 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final, final
 
@@ -55,13 +56,21 @@ class SingleRing(Core):
 
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram; drop it, with a reason counted, if anything about it is wrong."""
+        self.receive_many((datagram,), now)
+
+    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+        """Take in datagrams that came together; what becomes deliverable is delivered at once."""
         if self.halted:
             return
         self._notice_pause(now)
-        try:
-            self._receive(datagram, now)
-        except MalformedFrame as malformed:
-            self.machine.drop(malformed.reason)
+        machine = self.machine
+        for datagram in datagrams:
+            try:
+                self._receive(datagram, now)
+            except MalformedFrame as malformed:
+                machine.drop(malformed.reason)
+        if not self.halted:
+            machine.deliver_stored()
 
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""

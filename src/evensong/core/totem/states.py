@@ -165,8 +165,6 @@ class StateMachine:
                 refused = self.holder.store(message, now)
                 if refused:
                     self.drop(refused)
-                else:
-                    self.effects.extend(self.ring.deliver_ready())
         elif message.ring_id == self.ring.ring_id and state is State.RECOVERY:
             self.met.add("regular")
             self._store_in_recovery(message, now)
@@ -175,6 +173,11 @@ class StateMachine:
             self._store_for_old_ring(message)
         else:
             self._hear_stranger("regular", transmitter, message.ring_id, now)
+
+    def deliver_stored(self) -> None:
+        """Deliver what the messages that came have made deliverable; not while a ring forms."""
+        if self.state is State.OPERATIONAL:
+            self.effects.extend(self.ring.deliver_ready())
 
     def on_token(self, token: RegularToken, now: int) -> None:
         """Take the token if it is mine to take [SRP §4]."""
