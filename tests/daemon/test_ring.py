@@ -138,6 +138,16 @@ def test_who_waits_is_answered_when_the_message_is_delivered(tmp_path: Path) -> 
             cluster.ask(1, do="send", payloads=["Y3JlZG8="], wait="long")
 
 
+def test_a_flood_of_one_who_is_alone_stops_nothing_else(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.ask(1, do="flood", size=100, seconds=3_600)
+        answer = cluster.ask(1, do="send", payloads=["Y3JlZG8="], wait=True)
+        assert "delivered_at_us" in answer
+        assert cluster.status(1)["delivered"] != 0
+
+
 def test_each_broken_ring_is_kept_with_its_cause_and_own_lateness(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 3) as cluster:
         cluster.start()

@@ -102,13 +102,19 @@ class TokenHolder:
         return ""
 
     def deliver_alone(self) -> None:
-        """On a ring of one, a message is ordered and safe as soon as it is there."""
+        """On a ring of one, a message is ordered and safe as soon as it is there.
+
+        What comes while we pull waits for the next call: a source may never run dry.
+        """
         ring = self.ring
         assert len(ring.members) == 1
-        if not self.source.backlog():
+        left = self.source.backlog()
+        if not left:
             return
-        while self.source.backlog():
-            for packet in self.source.pull(self.parameters.messages_max):
+        while left:
+            packets = self.source.pull(min(left, self.parameters.messages_max))
+            left -= len(packets)
+            for packet in packets:
                 message = ring.order(packet, ring.buffer.aru + 1)
                 self.effects.append(Sent(ring.ring_id, message.seq, packet))
                 ring.my_safe = message.seq
