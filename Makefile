@@ -1,4 +1,5 @@
-# `make` or `make help` lists what there is. Nothing here needs root or writes outside this directory.
+# `make` or `make help` lists what there is. Nothing here writes outside this directory, and nothing
+# needs root but the two measurements beside corosync.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -8,11 +9,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint mutants hostile soak bench clean
+.PHONY: help demo test lint mutants hostile soak bench bench-failover bench-idle clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## the product's story, in a few seconds
 	$(BIN)/evensong demo
@@ -36,6 +37,12 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
+
+bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
+	$(BIN)/python -m bench.failover
+
+bench-idle: $(READY) ## as root: what an idle ring costs and how it wakes, beside corosync
+	$(BIN)/python -m bench.idle
 
 clean: ## remove the virtual environment, caches and build output
 	rm -rf $(VENV) build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -162,6 +162,7 @@ def test_each_broken_ring_is_kept_with_its_cause_and_own_lateness(tmp_path: Path
         news = [one for one in breaks if one not in breaks_before]
         assert news[0]["cause"] in ("token loss", "join")
         assert before["installed_at_us"] < news[0]["at_us"] < after["installed_at_us"]
+        assert (news[0]["ring"], news[0]["members"]) == (before["ring"], [1, 2, 3])
         assert news[0]["lag_us"] >= 0
 
 

@@ -93,6 +93,7 @@ class Break(NamedTuple):
     """A ring that came to its end here."""
 
     at: int
+    configuration: Configuration
     cause: str
     about: ProcessorId
     lag_us: int  # how late this daemon itself had been just before
@@ -281,8 +282,11 @@ class Driver:
         before, self.change = self.change, change
         if change.state == "gather":
             if before is not None and before.state == "operational":
+                assert self.configuration is not None
                 lag_us = self.lag.suspect_us(now)
-                self.breaks.append(Break(now, change.cause, change.about, lag_us))
+                self.breaks.append(
+                    Break(now, self.configuration, change.cause, change.about, lag_us)
+                )
             self._datagrams.resolve_again()  # a peer may have moved
         for listener in self._listeners:
             listener.change_state(change, now)

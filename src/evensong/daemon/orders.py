@@ -84,7 +84,14 @@ class Orders:
             "cause": configuration.cause if configuration else "",
             "installed_at_us": driver.installed_at,
             "breaks": [
-                {"at_us": one.at, "cause": one.cause, "about": one.about, "lag_us": one.lag_us}
+                {
+                    "at_us": one.at,
+                    "ring": str(one.configuration.conf_id),
+                    "members": list(one.configuration.members),
+                    "cause": one.cause,
+                    "about": one.about,
+                    "lag_us": one.lag_us,
+                }
                 for one in driver.breaks
             ],
             "backlog": driver.outbox.backlog(),
