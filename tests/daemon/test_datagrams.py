@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from evensong.daemon.datagrams import Datagrams
+from evensong.daemon.datagrams import Datagrams, bursts
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.errors import CannotStart
 from tests.daemon.local import free_ports, own_host, wait_for
 
 IPV6 = "::1"
+SO_NO_CHECK = 11
 
 
 def has_ipv6() -> bool:
@@ -51,7 +52,7 @@ def test_what_is_sent_arrives_and_is_drained_in_bounds(ends: tuple[Datagrams, Da
     here, there = ends
     assert there.drain(64) == []
     for number in range(10):
-        here.broadcast(b"to all %d" % number)
+        here.broadcast([b"to all %d" % number])
     here.unicast(2, b"to one")
     expected = [b"to all %d" % number for number in range(10)] + [b"to one"]
     first = there.drain(4)
@@ -64,7 +65,7 @@ def test_what_cannot_be_sent_is_counted_and_never_raised(
     ends: tuple[Datagrams, Datagrams],
 ) -> None:
     here, there = ends
-    here.broadcast(bytes(DATAGRAM_MAX + 1))
+    here.broadcast([bytes(DATAGRAM_MAX + 1)])
     here.unicast(2, bytes(DATAGRAM_MAX + 1))
     here.unicast(9, b"to nobody")
     assert here.send_errors == {"oversized": 2, "no address": 1}
@@ -85,10 +86,10 @@ def test_an_oversized_datagram_is_seen_to_be_one(ends: tuple[Datagrams, Datagram
 def test_an_ignored_peer_is_sent_nothing(ends: tuple[Datagrams, Datagrams]) -> None:
     here, there = ends
     here.ignore([2])
-    here.broadcast(b"lost")
+    here.broadcast([b"lost"])
     here.unicast(2, b"lost")
     here.ignore([])
-    here.broadcast(b"heard")
+    here.broadcast([b"heard"])
     assert arrived(there, 1) == [b"heard"]
 
 
@@ -119,3 +120,50 @@ def test_a_name_is_resolved_and_one_that_is_not_known_can_be_later(
     sender.resolve_again()
     wait_for("the new address", lambda: sender.address_of(3) == str(there))
     sender.close()
+
+
+def test_datagrams_of_one_length_go_in_bursts_and_others_by_themselves() -> None:
+    sizes = [100, 100, 95, 40, 100, 30, 200]
+    datagrams = [bytes([at]) * size for at, size in enumerate(sizes, start=1)]
+    made = bursts(datagrams, 64)
+    assert [[len(one) for one in burst] for burst in made] == [
+        [100, 100, 100, 40],
+        [100, 30],
+        [200],
+    ]
+    assert [one.rstrip(b"\0") for burst in made for one in burst] == datagrams
+    assert bursts(datagrams, 1) == [[one] for one in datagrams]
+
+
+@pytest.mark.parametrize(("size", "longest"), [(100, 64), (1_400, 46), (65_000, 1)])
+def test_a_burst_is_what_the_kernel_takes_in_one_call(size: int, longest: int) -> None:
+    assert len(bursts([bytes(size)] * 100, 64)[0]) == longest
+
+
+@pytest.mark.parametrize("in_bursts", [True, False])
+def test_a_burst_arrives_as_the_datagrams_it_was_made_of(in_bursts: bool) -> None:
+    host = own_host()
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    sender = Datagrams(here, {2: there}, in_bursts=in_bursts)
+    receiver = Datagrams(there, {}, in_bursts=not in_bursts)  # each end may lack it
+    datagrams = [bytes([number]) * (1_000 if number % 10 else 400) for number in range(1, 151)]
+    sender.broadcast(datagrams)
+    assert [one.rstrip(b"\0") for one in arrived(receiver, len(datagrams))] == datagrams
+    assert sender.sent == len(datagrams)
+    sender.close()
+    receiver.close()
+
+
+def test_a_path_that_takes_no_bursts_is_sent_one_by_one() -> None:
+    host = own_host()
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    sender, receiver = Datagrams(here, {2: there}), Datagrams(there, {})
+    # The kernel refuses segments on a socket that sends no checksums.
+    with socket.socket(fileno=os.dup(sender.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    sender.broadcast([b"a" * 100] * 5)
+    assert arrived(receiver, 5) == [b"a" * 100] * 5
+    assert not sender.is_segmenting
+    assert (sender.sent, sender.send_errors) == (5, {})
+    sender.close()
+    receiver.close()

@@ -12,7 +12,7 @@ from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.seal import Opener, Sealer, make_key
-from evensong.daemon.settings import Address
+from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
 from tests.daemon.local import free_ports, own_host, wait_for
@@ -36,7 +36,7 @@ class Stage:
             FIRST_START,
             PROFILES["lan"],
             Sealer("demo", KEY, 1, 7, 3),
-            Opener("demo", (KEY,), 1_024),
+            Opener("demo", (KEY,), 1_024, DATAGRAM_MAX),
             self.own,
             StableStore(state),
             [2, 3],
@@ -117,7 +117,7 @@ def test_a_broadcast_is_sealed_once_and_a_repetition_again(stage: Stage) -> None
     wait_for("all that was sent", is_complete)
     assert heard[stage.peer] == heard[stage.third]
     assert len(set(heard[stage.peer])) == len(heard[stage.peer])
-    opener = Opener("demo", (KEY,), 1_024)
+    opener = Opener("demo", (KEY,), 1_024, DATAGRAM_MAX)
     kinds = [opener.open(datagram)[0] for datagram in heard[stage.peer]]
     assert kinds[-2:] == [wire.LEAVE, wire.LEAVE]
     assert [life.ended for life in stage.history.lives.values()] == ["stop"]

@@ -3,6 +3,7 @@ import pytest
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
 from evensong.daemon.seal import ENVELOPE, OVERHEAD, Opener, Refused, Sealer, make_key
+from evensong.daemon.settings import DATAGRAM_MAX
 
 KEY = make_key(bytes(range(32)))
 OTHER_KEY = make_key(bytes(32))
@@ -18,7 +19,7 @@ def frame(node: int = 1, incarnation: int = 5) -> bytes:
 
 
 def opener() -> Opener:
-    return Opener("demo", (KEY,), WINDOW)
+    return Opener("demo", (KEY,), WINDOW, DATAGRAM_MAX)
 
 
 def refusal(by: Opener, datagram: bytes) -> str:
@@ -87,7 +88,7 @@ def test_padding_behind_the_tag_is_ignored() -> None:
 
 
 def test_keys_rotate_without_a_loss() -> None:
-    opens = Opener("demo", (KEY,), WINDOW)
+    opens = Opener("demo", (KEY,), WINDOW, DATAGRAM_MAX)
     old = sealer()
     new = Sealer("demo", OTHER_KEY, 1, 5, 9)
     assert opens.open(old.seal(frame())) == frame()
@@ -100,7 +101,7 @@ def test_keys_rotate_without_a_loss() -> None:
 
 def test_an_insecure_cluster_checks_that_datagrams_are_whole() -> None:
     datagram = Sealer("demo", None, 1, 5, 9).seal(frame())
-    opens = Opener("demo", (), WINDOW)
+    opens = Opener("demo", (), WINDOW, DATAGRAM_MAX)
     assert refusal(opens, datagram[:-1] + b"\x00") == "altered"
     assert opens.open(datagram) == frame()
     assert refusal(opens, sealer().seal(frame())) == "sealed"

@@ -7,8 +7,9 @@ is counted by its reason. IP never fragments for us, since a lost fragment loses
 import errno
 import os
 import socket
+import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 from evensong.core.ids import ProcessorId
@@ -23,6 +24,17 @@ BUFFER_BYTES: Final = 4 * 1024 * 1024
 IP_MTU_DISCOVER: Final = 10
 IPV6_MTU_DISCOVER: Final = 23
 PMTUDISC_DO: Final = 2  # set "don't fragment", and refuse what is larger than the path
+SOL_UDP: Final = 17
+UDP_SEGMENT: Final = 103  # one call sends many datagrams of one length; the last may be shorter
+UDP_GRO: Final = 104  # one call receives many datagrams of one length
+BURST_MAX: Final = 64  # datagrams that the kernel takes in one call,
+BURST_BYTES_MAX: Final = 65_000  # and bytes
+PADDING_MAX: Final = 10  # percent of a datagram that may be padding, to be part of a burst
+MERGED_MAX: Final = 65_536
+SEGMENT: Final = struct.Struct("=H")
+SIZE: Final = struct.Struct("=i")
+ANCILLARY_MAX: Final = socket.CMSG_SPACE(SIZE.size)
+NO_SEGMENTS: Final = frozenset([errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT])
 
 
 @final
@@ -37,11 +49,15 @@ class Datagrams:
         "_resolving",
         "_socket",
         "family",
+        "is_merging",
+        "is_segmenting",
         "send_errors",
         "sent",
     )
 
-    def __init__(self, listen: Address, peers: Mapping[ProcessorId, Address]) -> None:
+    def __init__(
+        self, listen: Address, peers: Mapping[ProcessorId, Address], *, in_bursts: bool = True
+    ) -> None:
         self._peers: Final = dict(peers)
         self._addresses: dict[ProcessorId, SocketAddress] = {}
         self._everybody: tuple[SocketAddress, ...] = ()
@@ -51,6 +67,8 @@ class Datagrams:
         self.send_errors: Final[dict[str, int]] = {}  # by reason
         self._socket: Final = _bound(listen)
         self.family: Final = self._socket.family
+        self.is_segmenting = in_bursts and _can(self._socket, UDP_SEGMENT, 0)
+        self.is_merging: Final = in_bursts and _can(self._socket, UDP_GRO, 1)
         self._look_up(self._peers)
 
     def fileno(self) -> int:
@@ -63,13 +81,15 @@ class Datagrams:
 
     # Sending
 
-    def broadcast(self, datagram: bytes) -> None:
+    def broadcast(self, datagrams: Sequence[bytes]) -> None:
         """Send to every peer, the same bytes to each."""
-        if len(datagram) > DATAGRAM_MAX:
-            self._count("oversized")
-            return
-        for address in self._everybody:
-            self._send(datagram, address)
+        sendable = [one for one in datagrams if len(one) <= DATAGRAM_MAX]
+        if len(sendable) < len(datagrams):
+            self._count("oversized", len(datagrams) - len(sendable))
+        targets = self._everybody
+        for burst in bursts(sendable, BURST_MAX if self.is_segmenting else 1):
+            for address in targets:
+                self._send(burst, address)
 
     def unicast(self, to: ProcessorId, datagram: bytes) -> None:
         """Send to one peer."""
@@ -79,23 +99,44 @@ class Datagrams:
         elif address is None:
             self._count("no address")
         elif to not in self._ignored:
-            self._send(datagram, address)
+            self._send([datagram], address)
 
-    def _send(self, datagram: bytes, address: SocketAddress) -> None:
+    def _send(self, burst: list[bytes], address: SocketAddress) -> None:
         try:
-            self._socket.sendto(datagram, address)
+            if len(burst) == 1:
+                self._socket.sendto(burst[0], address)
+            else:
+                size = SEGMENT.pack(len(burst[0]))
+                self._socket.sendmsg(burst, [(SOL_UDP, UDP_SEGMENT, size)], 0, address)
         except OSError as error:
-            self._count(errno.errorcode.get(error.errno or 0, "unknown"))
+            if len(burst) == 1:
+                self._count(errno.errorcode.get(error.errno or 0, "unknown"))
+            else:
+                self._send_apart(burst, address, error)
         else:
-            self.sent += 1
+            self.sent += len(burst)
 
-    def _count(self, reason: str) -> None:
-        self.send_errors[reason] = self.send_errors.get(reason, 0) + 1
+    def _send_apart(self, burst: list[bytes], address: SocketAddress, error: OSError) -> None:
+        """Send one by one what was refused as a burst; a path that never takes bursts is noted."""
+        if error.errno in NO_SEGMENTS:
+            self.is_segmenting = False
+        for datagram in burst:
+            self._send([datagram], address)
+
+    def _count(self, reason: str, datagrams: int = 1) -> None:
+        self.send_errors[reason] = self.send_errors.get(reason, 0) + datagrams
 
     # Receiving
 
     def drain(self, datagrams_max: int) -> list[bytes]:
-        """Return what has arrived, at most so many; a longer one is cut just behind the limit."""
+        """Return what has arrived, until nothing is left or so many are there.
+
+        What is longer than allowed is cut just behind the limit. The kernel may hand over several
+        datagrams at once, so a few more than asked for may come.
+        """
+        return self._drain_merged(datagrams_max) if self.is_merging else self._drain(datagrams_max)
+
+    def _drain(self, datagrams_max: int) -> list[bytes]:
         drained: list[bytes] = []
         receive = self._socket.recv
         while len(drained) < datagrams_max:
@@ -105,6 +146,28 @@ class Datagrams:
                 break
             except OSError as error:  # an old send's complaint; nothing was received
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
+        return drained
+
+    def _drain_merged(self, datagrams_max: int) -> list[bytes]:
+        drained: list[bytes] = []
+        receive = self._socket.recvmsg
+        while len(drained) < datagrams_max:
+            try:
+                merged, ancillary, _, _ = receive(MERGED_MAX, ANCILLARY_MAX)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._count(errno.errorcode.get(error.errno or 0, "unknown"))
+                continue
+            size = SIZE.unpack(ancillary[0][2])[0] if ancillary else len(merged)
+            if size >= len(merged):
+                drained.append(merged[: DATAGRAM_MAX + 1])
+            elif size <= DATAGRAM_MAX:
+                drained += [merged[at : at + size] for at in range(0, len(merged), size)]
+            else:
+                drained += [
+                    merged[at : at + DATAGRAM_MAX + 1] for at in range(0, len(merged), size)
+                ]
         return drained
 
     # Where the peers are
@@ -141,6 +204,40 @@ class Datagrams:
         self._everybody = tuple(
             address for peer, address in self._addresses.items() if peer not in ignored
         )
+
+
+def bursts(datagrams: list[bytes], burst_max: int) -> list[list[bytes]]:
+    """Cut a list into runs that one call can send: equal lengths, the last one may be shorter.
+
+    One that is a little shorter is padded to go along; the envelope says where it ends.
+    """
+    if burst_max == 1:
+        return [[one] for one in datagrams]
+    made: list[list[bytes]] = []
+    size = room = 0  # of the datagrams in the current run, and how many more it may take
+    for datagram in datagrams:
+        length = len(datagram)
+        is_equal = length == size
+        if room and not is_equal and 100 * (size - length) <= PADDING_MAX * size and length < size:
+            datagram = datagram.ljust(size, b"\0")
+            is_equal = True
+        if room and length <= size:
+            made[-1].append(datagram)
+            room = room - 1 if is_equal else 0
+        else:
+            made.append([datagram])
+            size = length
+            room = min(burst_max, BURST_BYTES_MAX // size) - 1
+    return made
+
+
+def _can(bound: socket.socket, option: int, value: int) -> bool:
+    """Whether the kernel knows an option of UDP; it is set then."""
+    try:
+        bound.setsockopt(SOL_UDP, option, value)
+    except OSError:
+        return False
+    return True
 
 
 def _bound(listen: Address) -> socket.socket:

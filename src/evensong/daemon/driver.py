@@ -7,7 +7,7 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
@@ -17,6 +17,7 @@ from evensong.core.effects import (
     Deliver,
     Halt,
     Install,
+    Ordered,
     Packet,
     Persist,
     SafeLine,
@@ -34,14 +35,14 @@ from evensong.core.totem.ring import SingleRing
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.seal import Opener, Refused, Sealer
-from evensong.daemon.settings import DATAGRAM_MAX
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
-RECV_DRAIN_MAX: Final = 64  # datagrams read before a token among them is handed over
+RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
+TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
@@ -151,7 +152,7 @@ class Driver:
         self.breaks: Final[deque[Break]] = deque(maxlen=BREAKS_MAX)
         self.sent = 0
         self.delivered = 0
-        self.own_delivered = 0
+        self.delivered_by: Final[dict[ProcessorId, int]] = {}  # by who sent them
         self.heard_at: Final[dict[ProcessorId, int]] = {}
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
@@ -193,70 +194,68 @@ class Driver:
             lag.end_turn(clock())
 
     def _on_datagrams(self, _events: int) -> None:
+        regulars: list[bytes] = []
         tokens: list[bytes] = []
         others: list[bytes] = []
+        open_datagram = self._opener.open
+        latest = b""  # who transmitted the one before; they mostly come in runs
         for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
-            frame = self._open(datagram)
-            if frame is None:
+            try:
+                frame = open_datagram(datagram)
+                if frame[TRANSMITTER] != latest:
+                    self._admit(wire.HEADER.unpack_from(frame)[1])
+                    latest = frame[TRANSMITTER]
+            except Refused as refused:
+                self._refuse(refused)
                 continue
             kind = frame[0]
             if kind == wire.REGULAR:
-                self._receive(frame)
+                regulars.append(frame)
             elif kind in TOKENS:
                 tokens.append(frame)
             else:
                 others.append(frame)
-        for frame in tokens:
-            self._receive(frame)
-        for frame in others:
-            self._receive(frame)
+        for frames in (regulars, tokens, others):
+            if frames and not self.how:
+                self.core.receive_many(frames, clock())
+                self._perform()
 
-    def _receive(self, frame: bytes) -> None:
-        if not self.how:
-            self.core.receive(frame, clock())
-            self._perform()
+    def _admit(self, transmitter: ProcessorId) -> None:
+        """Note that a peer was heard, or refuse who is none."""
+        if transmitter in self.ignored:
+            raise Refused("ignored", transmitter)
+        if transmitter in self._peers:
+            self.heard_at[transmitter] = clock()
+        elif transmitter != self.life.node:  # a twin of mine is the core's business
+            raise Refused("not a peer", transmitter)
 
-    def _open(self, datagram: bytes) -> bytes | None:
-        """Return the frame inside, or count why there is none."""
-        try:
-            if len(datagram) > DATAGRAM_MAX:
-                raise Refused("oversized")
-            frame = self._opener.open(datagram)
-            transmitter: ProcessorId = wire.HEADER.unpack_from(frame)[1]
-            if transmitter in self.ignored:
-                raise Refused("ignored", transmitter)
-            if transmitter in self._peers:
-                self.heard_at[transmitter] = clock()
-            elif transmitter != self.life.node:  # a twin of mine is the core's business
-                raise Refused("not a peer", transmitter)
-        except Refused as refused:
-            booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
-            key = (refused.reason, booked_on)
-            self.refusals[key] = self.refusals.get(key, 0) + 1
-            return None
-        return frame
+    def _refuse(self, refused: Refused) -> None:
+        booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
+        key = (refused.reason, booked_on)
+        self.refusals[key] = self.refusals.get(key, 0) + 1
 
     # What the core asks for
 
     def _perform(self) -> None:
-        """Perform the core's effects in order."""
+        """Perform the core's effects in order; broadcasts that follow each other go together."""
         now = clock()
         listeners = self._listeners
-        me = self.life.node
+        seal = self._sealer.seal
+        burst: list[bytes] = []
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
-                self._datagrams.broadcast(self._sealer.seal(effect.datagram))
-            elif isinstance(effect, Deliver):
-                self.delivered += len(effect.messages)
-                self.own_delivered += sum(one.sender_id == me for one in effect.messages)
-                for listener in listeners:
-                    listener.deliver(effect, now)
-            elif isinstance(effect, Unicast):
-                self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
+                burst.append(seal(effect.datagram))
             elif isinstance(effect, Sent):
                 self.sent += 1
                 for listener in listeners:
                     listener.send(effect, now)
+            elif isinstance(effect, Deliver):
+                self._count(effect.messages)
+                for listener in listeners:
+                    listener.deliver(effect, now)
+            elif isinstance(effect, Unicast):
+                self._flush(burst)
+                self._datagrams.unicast(effect.to, seal(effect.datagram))
             elif isinstance(effect, TokenVisit):
                 for listener in listeners:
                     listener.visit(effect, now)
@@ -270,13 +269,28 @@ class Driver:
                 for listener in listeners:
                     listener.install(effect.configuration, now)
             elif isinstance(effect, Persist):
+                self._flush(burst)
                 if not self._persist(effect.record):
                     return
             elif isinstance(effect, Halt):
+                self._flush(burst)
                 self._end("fail", effect.reason)
                 return
             else:
                 assert_never(effect)
+        self._flush(burst)
+
+    def _flush(self, burst: list[bytes]) -> None:
+        if burst:
+            self._datagrams.broadcast(burst)
+            burst.clear()
+
+    def _count(self, messages: Sequence[Ordered]) -> None:
+        senders = [one.sender_id for one in messages]
+        delivered_by = self.delivered_by
+        for sender in set(senders):
+            delivered_by[sender] = delivered_by.get(sender, 0) + senders.count(sender)
+        self.delivered += len(senders)
 
     def _change_state(self, change: StateChange, now: int) -> None:
         before, self.change = self.change, change
@@ -319,6 +333,10 @@ class Driver:
         self.ignored = frozenset(peers)
         self._datagrams.ignore(self.ignored)
 
+    def own_delivered(self) -> int:
+        """How many of this daemon's own messages were delivered here."""
+        return self.delivered_by.get(self.life.node, 0)
+
     def is_leaving(self) -> bool:
         """Whether it has been told to leave."""
         return self._leave_by != NEVER
@@ -333,7 +351,7 @@ class Driver:
         self._end("fail", why)
 
     def _leave_if_done(self, now: int) -> None:
-        is_idle = not self.outbox.backlog() and self.sent == self.own_delivered
+        is_idle = not self.outbox.backlog() and self.sent == self.own_delivered()
         if not self.how and (is_idle or now >= self._leave_by):
             self.core.leave(now)
             self._perform()

@@ -25,7 +25,7 @@ from evensong.daemon.log import Log, summary
 from evensong.daemon.orders import Orders
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import Key, Opener, Sealer
-from evensong.daemon.settings import Settings
+from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
 from evensong.errors import CannotStart, CorruptRecord
@@ -110,12 +110,13 @@ def _driver(
     parameters = settings.parameters
     if settings.record is not None:
         listeners.append(Recorder(settings.record, life.node, life.incarnation, clock()))
+    replay_window = max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)
     return Driver(
         life,
         record,
         parameters,
         Sealer(settings.cluster, keys[0] if keys else None, *life),
-        Opener(settings.cluster, keys, max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)),
+        Opener(settings.cluster, keys, replay_window, DATAGRAM_MAX),
         datagrams,
         StableStore(settings.state),
         settings.peers,

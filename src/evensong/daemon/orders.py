@@ -97,7 +97,7 @@ class Orders:
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
-            "own_delivered": driver.own_delivered,
+            "own_delivered": driver.own_delivered(),
             "configurations": self._tail.configurations,
             "token_visits": self._tail.visits,
             "refused": self.refused(),
@@ -140,7 +140,9 @@ class Orders:
         tail = self._tail
         return {
             "delivered": self._driver.delivered,
-            "by_sender": {str(sender): count for sender, count in sorted(tail.by_sender.items())},
+            "by_sender": {
+                str(sender): count for sender, count in sorted(self._driver.delivered_by.items())
+            },
             "by_service": {"agreed": self._driver.delivered - tail.safe, "safe": tail.safe},
             "last": [
                 {
@@ -173,7 +175,7 @@ class Orders:
         if not is_awaited:
             driver.submit(packets)
             return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
-        ahead = driver.sent + driver.outbox.backlog() - driver.own_delivered
+        ahead = driver.sent + driver.outbox.backlog() - driver.own_delivered()
         later = Later()
         self._receipts.expect(ahead + len(packets), later)
         driver.submit(packets)

@@ -27,9 +27,13 @@ from evensong.core.ids import ProcessorId
 from evensong.core.totem.wire import HEADER as FRAME_HEADER
 
 ENVELOPE: Final = struct.Struct("!2sBB8sHIQQQH")
+NAME: Final = struct.Struct("!2sBB8sHIQQ")  # what is the same in all envelopes of a life
+COUNTER: Final = struct.Struct("!QH")
 LIFE: Final = struct.Struct("!IQQ")
-NONCE: Final = struct.Struct("!IQ")
 CRC: Final = struct.Struct("!I")
+WHO: Final = slice(NAME.size - LIFE.size, NAME.size - 8)  # transmitter and incarnation
+COUNT: Final = slice(NAME.size, NAME.size + 8)
+NONCE_HEAD: Final = bytes(4)  # a nonce is these and the counter
 MAGIC: Final = b"ES"
 MAJOR: Final = 1
 MINOR: Final = 0
@@ -39,6 +43,7 @@ NO_KEY: Final = 0  # the key id of an insecure cluster
 LIVES_MAX: Final = 512  # lives of peers that are remembered; the longest silent one is forgotten
 
 OVERHEAD: Final = ENVELOPE.size + TAG_SIZE
+FRAME_WHO: Final = slice(1, FRAME_HEADER.size)
 
 
 class Key(NamedTuple):
@@ -78,35 +83,36 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_head", "counter")
+    __slots__ = ("_aead", "_name", "counter")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
     ) -> None:
         key_id = key.key_id if key else NO_KEY
         life = (transmitter, incarnation, boot)
-        self._head: Final = (MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
-        self._aead: Final = (
-            _traffic_key(key.secret, transmitter, incarnation, boot) if key else None
-        )
+        self._name: Final = NAME.pack(MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
+        self._aead: Final = _traffic_key(key.secret, *life) if key else None
         self.counter = 0
 
     def seal(self, frame: bytes) -> bytes:
         """Return the datagram that carries a frame; never the same twice."""
         self.counter += 1
-        header = ENVELOPE.pack(*self._head, self.counter, len(frame))
+        header = self._name + COUNTER.pack(self.counter, len(frame))
         if self._aead is None:
-            return header + frame + CRC.pack(zlib.crc32(frame, zlib.crc32(header)))
-        return header + self._aead.encrypt(NONCE.pack(0, self.counter), frame, header)
+            bare = header + frame
+            return bare + CRC.pack(zlib.crc32(bare))
+        return header + self._aead.encrypt(NONCE_HEAD + header[COUNT], frame, header)
 
 
 @final
 class _Life:
     """What is remembered of one life of a peer: its key and which counters were seen."""
 
-    __slots__ = ("aead", "highest", "seen")
+    __slots__ = ("aead", "highest", "key_id", "seen", "transmitter")
 
-    def __init__(self, aead: AESGCM | None) -> None:
+    def __init__(self, key_id: int, transmitter: ProcessorId, aead: AESGCM | None) -> None:
+        self.key_id: Final = key_id
+        self.transmitter: Final = transmitter
         self.aead: Final = aead
         self.highest = 0
         self.seen = 0  # bit n: the counter n below the highest was seen
@@ -116,13 +122,14 @@ class _Life:
         below = self.highest - counter
         return below >= 0 and (below >= window or bool(self.seen >> below & 1))
 
-    def note(self, counter: int, window: int) -> None:
-        """Remember a counter that has proved genuine."""
-        if counter > self.highest:
-            self.seen = (self.seen << counter - self.highest | 1) & (1 << window) - 1
-            self.highest = counter
-        else:
-            self.seen |= 1 << self.highest - counter
+    def note(self, counter: int, window: int, mask: int) -> None:
+        """Remember a counter that has proved genuine; the mask has a bit for each of the window."""
+        ahead = counter - self.highest
+        if ahead <= 0:
+            self.seen |= 1 << -ahead
+            return
+        self.highest = counter
+        self.seen = (self.seen << ahead | 1) & mask if ahead < window else 1
 
 
 @final
@@ -132,27 +139,50 @@ class Opener:
     The replay window is wide because the token shares the counter and overtakes data.
     """
 
-    __slots__ = ("_cluster", "_keys", "_lives", "_window")
+    __slots__ = ("_cluster", "_keys", "_latest", "_lives", "_mask", "_size_max", "_window")
 
-    def __init__(self, cluster: str, keys: tuple[Key, ...], window: int) -> None:
+    def __init__(self, cluster: str, keys: tuple[Key, ...], window: int, size_max: int) -> None:
         self._cluster: Final = cluster_id(cluster)
         self._keys = {key.key_id: key.secret for key in keys}
-        self._lives: Final[OrderedDict[tuple[int, ProcessorId, int, int], _Life]] = OrderedDict()
+        self._lives: Final[OrderedDict[bytes, _Life]] = OrderedDict()  # the latest speaker last
+        self._latest: _Life | None = None
         self._window: Final = window
+        self._mask: Final = (1 << window) - 1
+        self._size_max: Final = size_max
 
     def accept_keys(self, keys: tuple[Key, ...]) -> None:
         """Accept these keys from now on; lives under others are forgotten."""
         self._keys = {key.key_id: key.secret for key in keys}
-        for name in [name for name in self._lives if name[0] not in self._keys]:
-            del self._lives[name]
+        for name, life in list(self._lives.items()):
+            if life.key_id not in self._keys:
+                del self._lives[name]
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`."""
-        if len(datagram) < ENVELOPE.size + CRC.size:
+        size = len(datagram)
+        if size > self._size_max:
+            raise Refused("oversized")
+        if size < ENVELOPE.size + CRC.size:
             raise Refused("truncated")
-        magic, major, _minor, cluster, key_id, transmitter, incarnation, boot, counter, length = (
-            ENVELOPE.unpack_from(datagram)
-        )
+        name = datagram[: NAME.size]
+        life = self._lives.get(name) or self._meet(name)
+        counter, length = COUNTER.unpack_from(datagram, NAME.size)
+        end = ENVELOPE.size + length + (CRC.size if life.aead is None else TAG_SIZE)
+        if size < end:
+            raise Refused("truncated", life.transmitter)
+        if counter <= life.highest and life.is_repeated(counter, self._window):
+            raise Refused("replay", life.transmitter)
+        frame = _verified(life, datagram, end)
+        if frame[FRAME_WHO] != name[WHO]:
+            raise Refused("frame of another transmitter", life.transmitter)
+        life.note(counter, self._window, self._mask)
+        if life is not self._latest:
+            self._remember(name, life)
+        return frame
+
+    def _meet(self, name: bytes) -> _Life:
+        """Prepare for a life that is not known yet; it is kept only if it proves genuine."""
+        magic, major, _, cluster, key_id, transmitter, incarnation, boot = NAME.unpack(name)
         if magic != MAGIC:
             raise Refused("not ours")
         if major != MAJOR:
@@ -162,46 +192,31 @@ class Opener:
         is_bare = key_id == NO_KEY
         if is_bare == bool(self._keys):
             raise Refused("unsealed" if is_bare else "sealed", transmitter)
-        end = ENVELOPE.size + length + (CRC.size if is_bare else TAG_SIZE)
-        if len(datagram) < end:
-            raise Refused("truncated", transmitter)
-        name = (key_id, transmitter, incarnation, boot)
-        life = self._lives.get(name) or self._meet(key_id, transmitter, incarnation, boot)
-        if life.is_repeated(counter, self._window):
-            raise Refused("replay", transmitter)
-        frame = self._verify(life, datagram, counter, end, transmitter)
-        if FRAME_HEADER.unpack_from(frame)[1:] != (transmitter, incarnation):
-            raise Refused("frame of another transmitter", transmitter)
-        life.note(counter, self._window)
-        self._lives[name] = life
-        self._lives.move_to_end(name)
-        if len(self._lives) > LIVES_MAX:
-            self._lives.popitem(last=False)
-        return frame
-
-    def _meet(self, key_id: int, transmitter: ProcessorId, incarnation: int, boot: int) -> _Life:
-        """Prepare for a life that is not known yet; it is kept only if it proves genuine."""
-        if key_id == NO_KEY:
-            return _Life(None)
+        if is_bare:
+            return _Life(key_id, transmitter, None)
         secret = self._keys.get(key_id)
         if secret is None:
             raise Refused("key", transmitter)
-        return _Life(_traffic_key(secret, transmitter, incarnation, boot))
+        aead = _traffic_key(secret, transmitter, incarnation, boot)
+        return _Life(key_id, transmitter, aead)
 
-    def _verify(
-        self, life: _Life, datagram: bytes, counter: int, end: int, transmitter: ProcessorId
-    ) -> bytes:
-        header = datagram[: ENVELOPE.size]
-        body = datagram[ENVELOPE.size : end]
-        if life.aead is None:
-            frame = body[: -CRC.size]
-            if CRC.unpack(body[-CRC.size :])[0] != zlib.crc32(frame, zlib.crc32(header)):
-                raise Refused("altered", transmitter)
-        else:
-            try:
-                frame = life.aead.decrypt(NONCE.pack(0, counter), body, header)
-            except InvalidTag:
-                raise Refused("altered", transmitter) from None
-        if len(frame) < FRAME_HEADER.size:
-            raise Refused("truncated", transmitter)
-        return frame
+    def _remember(self, name: bytes, life: _Life) -> None:
+        lives = self._lives
+        lives[name] = self._latest = life
+        lives.move_to_end(name)
+        if len(lives) > LIVES_MAX:
+            lives.popitem(last=False)
+
+
+def _verified(life: _Life, datagram: bytes, end: int) -> bytes:
+    """Return the frame if it is genuine, or at least whole."""
+    if life.aead is None:
+        body = end - CRC.size
+        if CRC.unpack_from(datagram, body)[0] != zlib.crc32(datagram[:body]):
+            raise Refused("altered", life.transmitter)
+        return datagram[ENVELOPE.size : body]
+    header = datagram[: ENVELOPE.size]
+    try:
+        return life.aead.decrypt(NONCE_HEAD + header[COUNT], datagram[ENVELOPE.size : end], header)
+    except InvalidTag:
+        raise Refused("altered", life.transmitter) from None

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final, final
 
 from evensong.core.effects import Deliver, Ordered, Sent, Service, StateChange, TokenVisit
-from evensong.core.ids import Configuration, ProcessorId, RingId
+from evensong.core.ids import Configuration, RingId
 
 TAIL_MAX: Final = 16
 SAFE: Final = Service.SAFE
@@ -15,7 +15,6 @@ class Tail:
     """A listener that counts."""
 
     def __init__(self) -> None:
-        self.by_sender: Final[dict[ProcessorId, int]] = {}
         self.safe = 0
         self.last: Final[deque[tuple[RingId, Ordered]]] = deque(maxlen=TAIL_MAX)
         self.configurations = 0
@@ -25,13 +24,10 @@ class Tail:
         """Do nothing: the driver counts sends."""
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Count deliveries and keep the last few for a while."""
-        by_sender = self.by_sender
-        for message in delivered.messages:
-            sender = message.sender_id
-            by_sender[sender] = by_sender.get(sender, 0) + 1
-            self.safe += message.service is SAFE
-        self.last.extend((delivered.conf_id, one) for one in delivered.messages[-TAIL_MAX:])
+        """Count safe deliveries and keep the last few for a while."""
+        messages = delivered.messages
+        self.safe += [one.service for one in messages].count(SAFE)
+        self.last.extend((delivered.conf_id, one) for one in messages[-TAIL_MAX:])
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Count a configuration."""

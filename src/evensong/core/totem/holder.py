@@ -89,16 +89,18 @@ class TokenHolder:
     def store(self, message: RegularMessage, now: int) -> str:
         """Keep a message of the ring in use; return why not, or nothing."""
         ring = self.ring
+        buffer = ring.buffer
         seq = message.seq
         if not ring.can_hold(message):
             return "message that cannot be"
-        if ring.buffer.has(seq):
+        if buffer.has(seq):
             return "message received before"
+        timers = self.timers
         if seq > self.last_token_seq:
-            self.timers.token_retransmit.stop()  # somebody had the token after me
-        ring.buffer.add(seq, message)
+            timers.token_retransmit.stop()  # somebody had the token after me
+        buffer.add(seq, message)
         self.regular_at = now
-        self.timers.token_loss.start(now)
+        timers.token_loss.start(now)
         return ""
 
     def deliver_alone(self) -> None:

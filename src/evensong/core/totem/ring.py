@@ -19,6 +19,10 @@ from evensong.core.totem.parts import Parts
 from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
 
+# Looked up once for each message otherwise.
+unpack_header: Final = wire.HEADER.unpack_from
+decode_regular: Final = wire.decode_regular
+
 
 @final
 class SingleRing(Core):
@@ -118,16 +122,17 @@ class SingleRing(Core):
         return {(state.value, event) for state in State for event in met[state]}
 
     def _receive(self, datagram: bytes, now: int) -> None:
-        if len(datagram) < wire.HEADER.size:
+        if len(datagram) < wire.HEADER_SIZE:
             raise MalformedFrame("header: size")
         machine = self.machine
-        kind, transmitter, incarnation = wire.HEADER.unpack_from(datagram)
+        kind, transmitter, incarnation = unpack_header(datagram)
         if transmitter == machine.my_id:
             self._meet_myself(kind, datagram, incarnation)
         elif transmitter == NO_PROCESSOR:
             raise MalformedFrame("header: nobody")
         elif kind == wire.REGULAR:
-            machine.on_regular(wire.decode_regular(datagram), transmitter, now)
+            message = decode_regular(datagram, machine.ring.ring_id)
+            machine.on_regular(message, transmitter, now)
         elif kind == wire.TOKEN:
             machine.on_token(wire.decode_token(datagram), now)
         elif kind == wire.JOIN:

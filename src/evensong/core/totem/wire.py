@@ -6,10 +6,10 @@ Every frame begins with kind, transmitter and incarnation. Decoders return a fra
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from evensong.core.effects import Service
-from evensong.core.ids import NO_PROCESSOR, PROCESSORS_MAX, ProcessorId, RingId
+from evensong.core.ids import NO_PROCESSOR, NO_RING, PROCESSORS_MAX, ProcessorId, RingId
 from evensong.core.totem.frames import (
     ENCAP,
     FLAGS,
@@ -72,6 +72,8 @@ BEACON_FRAME: Final = struct.Struct("!BIQQIH")
 # header | ring_seq:u64 ring_rep:u32
 RING_FRAME: Final = struct.Struct("!BIQQI")
 
+HEADER_SIZE: Final = HEADER.size
+REGULAR_SIZE: Final = REGULAR_FRAME.size
 SEQ_MAX: Final = 2**62  # a number beyond it is no honest one, and adding to it stays encodable
 PAYLOAD_MAX: Final = 65_000
 PACKET_MAX: Final = PAYLOAD_MAX - MESSAGE.size  # recovery must be able to encapsulate it
@@ -79,7 +81,11 @@ RTR_MAX: Final = 32
 BACKLOG_MAX: Final = 2**31
 TABLE_MAX: Final = 4 * PROCESSORS_MAX
 
-SERVICES: Final = {Service.AGREED.value: Service.AGREED, Service.SAFE.value: Service.SAFE}
+SAFE: Final = Service.SAFE
+SAFE_CODE: Final = Service.SAFE.value
+AGREED_CODE: Final = Service.AGREED.value
+SERVICES: Final = {AGREED_CODE: Service.AGREED, SAFE_CODE: SAFE}
+MessageFields: TypeAlias = tuple[int, int, int, int, int, int, int]
 
 
 def encode_regular(
@@ -96,7 +102,7 @@ def encode_regular(
             ring_seq,
             ring_rep,
             message.seq,
-            message.service.value,
+            SAFE_CODE if message.service is SAFE else AGREED_CODE,
             message.flags | flag,
             message.timestamp,
         )
@@ -104,24 +110,24 @@ def encode_regular(
     )
 
 
-def decode_regular(datagram: bytes) -> RegularMessage:
-    """Read a message."""
-    if not REGULAR_FRAME.size <= len(datagram) <= REGULAR_FRAME.size + PAYLOAD_MAX:
+def decode_regular(datagram: bytes, known: RingId = NO_RING) -> RegularMessage:
+    """Read a message; one of the ring that is known takes its id from there."""
+    if not REGULAR_SIZE <= len(datagram) <= REGULAR_SIZE + PAYLOAD_MAX:
         raise MalformedFrame("regular: size")
-    fields = REGULAR_FRAME.unpack_from(datagram)
-    return _message(fields[3:], datagram[REGULAR_FRAME.size :])
+    return _message(MESSAGE.unpack_from(datagram, HEADER_SIZE), datagram[REGULAR_SIZE:], known)
 
 
-def _message(fields: tuple[int, ...], payload: bytes) -> RegularMessage:
-    sender_id, ring_seq, ring_rep, seq, service, flags, timestamp = fields
-    if service not in SERVICES:
+def _message(fields: MessageFields, payload: bytes, known: RingId = NO_RING) -> RegularMessage:
+    sender_id, ring_seq, ring_rep, seq, code, flags, timestamp = fields
+    service = SERVICES.get(code)
+    if service is None:
         raise MalformedFrame("regular: service")
     if flags > FLAGS or not 1 <= seq <= SEQ_MAX or ring_seq > SEQ_MAX or timestamp > SEQ_MAX:
         raise MalformedFrame("regular: field")
-    if sender_id == NO_PROCESSOR or ring_rep == NO_PROCESSOR:
+    if not sender_id or not ring_rep:
         raise MalformedFrame("regular: nobody")
-    ring_id = RingId(ring_seq, ring_rep)
-    return RegularMessage(sender_id, ring_id, seq, SERVICES[service], flags, timestamp, payload)
+    ring_id = known if known == (ring_seq, ring_rep) else RingId(ring_seq, ring_rep)
+    return RegularMessage(sender_id, ring_id, seq, service, flags, timestamp, payload)
 
 
 def encapsulate(message: RegularMessage) -> bytes:
