@@ -142,6 +142,7 @@ class Result(NamedTuple):
     """Everything that one run has shown."""
 
     transport: str
+    is_realtime: bool
     floods: dict[str, dict[str, object]]
     crashes: dict[str, list[Crash]]
     disturbed: dict[str, int]  # kills into a ring that was broken already, not counted
@@ -174,6 +175,7 @@ class Result(NamedTuple):
     def as_json(self) -> str:
         told = {
             "transport": self.transport,
+            "realtime": self.is_realtime,
             "floods": self.floods,
             "crashes": {
                 name: [one._asdict() for one in crashes] for name, crashes in self.crashes.items()
@@ -213,14 +215,16 @@ class Result(NamedTuple):
         return "\n".join(lines)
 
 
-def measure(kills: int, flood_s: float, transport: str) -> Result:
+def measure(kills: int, flood_s: float, transport: str, *, is_realtime: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="evensong-bench-") as made, Network(NODES) as network:
         directory = Path(made)
         client = compile_client(directory)
         turns: dict[str, Callable[[Path], Cluster]] = {
-            "fast": lambda home: Evensong(network, home, "fast"),
-            "corosync": lambda home: Corosync(network, home, client, transport, LOWEST),
-            "lan": lambda home: Evensong(network, home, "lan"),
+            "fast": lambda home: Evensong(network, home, "fast", is_realtime=is_realtime),
+            "corosync": lambda home: Corosync(
+                network, home, client, transport, LOWEST, is_realtime=is_realtime
+            ),
+            "lan": lambda home: Evensong(network, home, "lan", is_realtime=is_realtime),
         }
         noise = Noise()
         floods: dict[str, dict[str, object]] = {}
@@ -242,7 +246,13 @@ def measure(kills: int, flood_s: float, transport: str) -> Result:
         if silent:
             raise CannotMeasure(f"{silent[0]}: every kill met a broken ring; others are too busy")
         return Result(
-            transport, floods, seen, disturbed, noise.so_far(), Spread.of(wake_lateness_us(), 1)
+            transport,
+            is_realtime,
+            floods,
+            seen,
+            disturbed,
+            noise.so_far(),
+            Spread.of(wake_lateness_us(), 1),
         )
 
 
@@ -264,12 +274,15 @@ def main() -> int:
     parser.add_argument(
         "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
     )
+    parser.add_argument(
+        "--ordinary", action="store_true", help="no daemon is real-time; by default all are"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         require(PROGRAMS)
-        told = measure(args.kills, args.flood, args.transport)
+        told = measure(args.kills, args.flood, args.transport, is_realtime=not args.ordinary)
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3

@@ -62,6 +62,7 @@ class Result(NamedTuple):
     """Everything that one run has shown."""
 
     transport: str
+    is_realtime: bool
     turns: dict[str, list[Idleness]]
     noise: dict[str, float]
     wake_late_us: Spread
@@ -89,6 +90,7 @@ class Result(NamedTuple):
     def as_json(self) -> str:
         told = {
             "transport": self.transport,
+            "realtime": self.is_realtime,
             "cpu_share": {name: self.cpu_share(name) for name in self.turns},
             "cpu_shares": {
                 name: [turn.cpu_shares for turn in turns] for name, turns in self.turns.items()
@@ -129,14 +131,16 @@ class Result(NamedTuple):
         return "\n".join(lines)
 
 
-def measure(turns: int, seconds: float, transport: str) -> Result:
+def measure(turns: int, seconds: float, transport: str, *, is_realtime: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="evensong-bench-") as made, Network(NODES) as network:
         directory = Path(made)
         client = compile_client(directory)
         systems: dict[str, Callable[[Path], Cluster]] = {
-            "lan": lambda home: Evensong(network, home, "lan"),
-            "corosync": lambda home: Corosync(network, home, client, transport),
-            "fast": lambda home: Evensong(network, home, "fast"),
+            "lan": lambda home: Evensong(network, home, "lan", is_realtime=is_realtime),
+            "corosync": lambda home: Corosync(
+                network, home, client, transport, is_realtime=is_realtime
+            ),
+            "fast": lambda home: Evensong(network, home, "fast", is_realtime=is_realtime),
         }
         noise = Noise()
         seen: dict[str, list[Idleness]] = {name: [] for name in systems}
@@ -145,7 +149,9 @@ def measure(turns: int, seconds: float, transport: str) -> Result:
                 print(f"{name}: turn {number + 1} of {turns}", file=sys.stderr, flush=True)
                 with make(directory / f"{name}-{number}") as cluster:
                     seen[name].append(take_turn(cluster, seconds))
-        return Result(transport, seen, noise.so_far(), Spread.of(wake_lateness_us(), 1))
+        return Result(
+            transport, is_realtime, seen, noise.so_far(), Spread.of(wake_lateness_us(), 1)
+        )
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -162,12 +168,15 @@ def main() -> int:
     parser.add_argument(
         "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
     )
+    parser.add_argument(
+        "--ordinary", action="store_true", help="no daemon is real-time; by default all are"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         require(PROGRAMS)
-        told = measure(args.turns, args.seconds, args.transport)
+        told = measure(args.turns, args.seconds, args.transport, is_realtime=not args.ordinary)
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3

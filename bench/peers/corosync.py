@@ -14,6 +14,7 @@ from typing import Self
 from bench.peers.network import CannotMeasure, Network
 from bench.peers.waiting import now_us, wait_for
 
+ORDINARY = "system {\nsched_rr: no\npriority: 0\n}\n"  # it is real-time unless told otherwise
 PROGRAMS = ("ip", "setpriv", "unshare", "nsenter", "mount", "corosync", "gcc")
 SOURCE = Path(__file__).with_name("cpg.c")
 WINDOW = 500  # own messages undelivered; beyond, its queues only add latency
@@ -52,6 +53,8 @@ class Corosync:
         client: Path,
         transport: str,
         timeouts: tuple[str, ...] = (),
+        *,
+        is_realtime: bool,
     ) -> None:
         self.name = f"corosync {transport}"
         self._network = network
@@ -59,6 +62,7 @@ class Corosync:
         self._client = client
         self._transport = transport
         self._timeouts = timeouts
+        self._realtime = "" if is_realtime else ORDINARY
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._clients: dict[int, subprocess.Popen[bytes]] = {}
         self._key = os.urandom(256)
@@ -100,6 +104,7 @@ class Corosync:
             f"logging {{\nto_stderr: no\nto_syslog: no\nto_logfile: yes\n"
             f"logfile: {home / 'log'}\ntimestamp: hires\n}}\n"
             f"quorum {{\nprovider: corosync_votequorum\n}}\nnodelist {{\n{nodes}\n}}\n"
+            f"{self._realtime}"
         )
         key = home / "etc" / "authkey"
         key.write_bytes(self._key)

@@ -35,11 +35,14 @@ class Break(NamedTuple):
 class Evensong:
     """Sealed daemons of one profile, one a node."""
 
-    def __init__(self, network: Network, directory: Path, profile: str) -> None:
+    def __init__(
+        self, network: Network, directory: Path, profile: str, *, is_realtime: bool
+    ) -> None:
         self.name = f"evensong {profile}"
         self._network = network
         self._directory = directory
         self._profile = profile
+        self._realtime = "true" if is_realtime else "false"
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -69,7 +72,8 @@ class Evensong:
         peers = "\n".join(f'{peer} = "{network.address(peer)}:{PORT}"' for peer in network.nodes)
         (self._directory / f"n{node}.toml").write_text(
             f'cluster = "bench"\nnode = {node}\nstate = "n{node}"\nkeys = "cluster.key"\n'
-            f'profile = "{self._profile}"\ntesting = true\n[peers]\n{peers}\n'
+            f'profile = "{self._profile}"\ntesting = true\n'
+            f"realtime = {self._realtime}\n[peers]\n{peers}\n"
         )
 
     def start(self, node: int) -> None:

@@ -70,11 +70,27 @@ def lock_state(state: Path) -> int:
     return lock
 
 
+def be_realtime() -> None:
+    """Run before ordinary work from now on; what this process starts does not.
+
+    The lowest of such priorities: whatever else is real-time here has its reasons.
+    """
+    try:
+        policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(0, policy, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except OSError as error:
+        raise CannotStart(
+            f"realtime: {error.strerror}; it takes root, CAP_SYS_NICE or a limit `rtprio` above 0"
+        ) from None
+
+
 def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False) -> int:
     """Run a daemon until it is told to stop; 0 if it left in good order, else 1."""
     log = Log(out, settings.name)
     with ExitStack() as stack:
         keys = read_keys(settings)
+        if settings.realtime:
+            be_realtime()
         stack.callback(os.close, lock_state(settings.state))
         record = read_record(settings)
         datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))

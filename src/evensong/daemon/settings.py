@@ -58,6 +58,7 @@ class Settings:
     keys: tuple[Path, ...]  # the first seals, all are accepted; none on an insecure cluster
     parameters: Parameters
     name: str
+    realtime: bool  # ask the kernel to run the daemon before ordinary work
     testing: bool  # orders that only tests give are obeyed
     record: Path | None  # where everything observable is written down, for the check
 
@@ -97,6 +98,7 @@ def parse(
     profile = reader.take("profile", _profile, "lan")
     timeouts = reader.take("timeouts", _timeouts, no_changes)
     name = reader.take("name", _text, f"n{node}")
+    is_realtime = reader.take("realtime", _flag, False)
     is_testing = reader.take("testing", _flag, False)
     record = reader.take("record", _text, "")
     reader.refuse_the_rest()
@@ -121,6 +123,7 @@ def parse(
         keys,
         parameters,
         name,
+        is_realtime,
         is_testing,
         base / record if record else None,
     )
