@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.peers.network import CannotMeasure, Network
-from bench.peers.waiting import now_us, wait_for
+from bench.peers.waiting import be_realtime, now_us, wait_for
 
 ORDINARY = "system {\nsched_rr: no\npriority: 0\n}\n"  # it is real-time unless told otherwise
 PROGRAMS = ("ip", "setpriv", "unshare", "nsenter", "mount", "corosync", "gcc")
@@ -62,7 +62,7 @@ class Corosync:
         self._client = client
         self._transport = transport
         self._timeouts = timeouts
-        self._realtime = "" if is_realtime else ORDINARY
+        self._is_realtime = is_realtime
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._clients: dict[int, subprocess.Popen[bytes]] = {}
         self._key = os.urandom(256)
@@ -104,7 +104,7 @@ class Corosync:
             f"logging {{\nto_stderr: no\nto_syslog: no\nto_logfile: yes\n"
             f"logfile: {home / 'log'}\ntimestamp: hires\n}}\n"
             f"quorum {{\nprovider: corosync_votequorum\n}}\nnodelist {{\n{nodes}\n}}\n"
-            f"{self._realtime}"
+            f"{'' if self._is_realtime else ORDINARY}"
         )
         key = home / "etc" / "authkey"
         key.write_bytes(self._key)
@@ -205,6 +205,8 @@ class Corosync:
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
         self._begin_client(node, "probe", str(size), str(rate), str(count))
+        if self._is_realtime:
+            be_realtime(self._clients[node].pid)
         client = self._clients[node]
         if client.wait(timeout=60 + count / rate):
             raise CannotMeasure(f"{self.name}: {(self._home(node) / 'errors').read_text()}")

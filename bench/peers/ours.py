@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from bench.peers.network import Network
-from bench.peers.waiting import now_us, wait_for
+from bench.peers.waiting import be_ordinary, be_realtime, now_us, wait_for
 from evensong.daemon.control import SOCKET_NAME, Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
@@ -42,7 +42,7 @@ class Evensong:
         self._network = network
         self._directory = directory
         self._profile = profile
-        self._realtime = "true" if is_realtime else "false"
+        self._is_realtime = is_realtime
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Evensong:
         (self._directory / f"n{node}.toml").write_text(
             f'cluster = "bench"\nnode = {node}\nstate = "n{node}"\nkeys = "cluster.key"\n'
             f'profile = "{self._profile}"\ntesting = true\n'
-            f"realtime = {self._realtime}\n[peers]\n{peers}\n"
+            f"realtime = {str(self._is_realtime).lower()}\n[peers]\n{peers}\n"
         )
 
     def start(self, node: int) -> None:
@@ -172,19 +172,28 @@ class Evensong:
             "wait": True,
         }
         line = json.dumps(request).encode() + b"\n"
-        took: list[int] = []
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
             _connect(stream, self.state(node))
-            answers = stream.makefile("rb")
-            due = now_us() + 100_000
-            for _ in range(count):
-                time.sleep(max(0, due - now_us()) / 1_000_000)
-                stream.sendall(line)
-                answer = answers.readline()
-                took.append(now_us() - due)
-                assert json.loads(answer)["ok"], answer
-                due += 1_000_000 // rate
-        return took
+            if self._is_realtime:
+                be_realtime(0)
+            try:
+                return _paced(stream, line, rate, count)
+            finally:
+                be_ordinary(0)
+
+
+def _paced(stream: socket.socket, line: bytes, rate: int, count: int) -> list[int]:
+    took: list[int] = []
+    answers = stream.makefile("rb")
+    due = now_us() + 100_000
+    for _ in range(count):
+        time.sleep(max(0, due - now_us()) / 1_000_000)
+        stream.sendall(line)
+        answer = answers.readline()
+        took.append(now_us() - due)
+        assert json.loads(answer)["ok"], answer
+        due += 1_000_000 // rate
+    return took
 
 
 def _connect(stream: socket.socket, state: Path) -> None:
