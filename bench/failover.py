@@ -24,7 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.peers.corosync import LOWEST, PROGRAMS, Corosync, compile_client
+from bench.peers.client import compile_client
+from bench.peers.corosync import LOWEST, PROGRAMS, Corosync
 from bench.peers.figures import Noise, Spread, wake_lateness_us
 from bench.peers.network import CannotMeasure, Network, require
 from bench.peers.ours import Break, Evensong
@@ -220,11 +221,11 @@ def measure(kills: int, flood_s: float, transport: str, *, is_realtime: bool) ->
         directory = Path(made)
         client = compile_client(directory)
         turns: dict[str, Callable[[Path], Cluster]] = {
-            "fast": lambda home: Evensong(network, home, "fast", is_realtime=is_realtime),
+            "fast": lambda home: Evensong(network, home, client, "fast", is_realtime=is_realtime),
             "corosync": lambda home: Corosync(
                 network, home, client, transport, LOWEST, is_realtime=is_realtime
             ),
-            "lan": lambda home: Evensong(network, home, "lan", is_realtime=is_realtime),
+            "lan": lambda home: Evensong(network, home, client, "lan", is_realtime=is_realtime),
         }
         noise = Noise()
         floods: dict[str, dict[str, object]] = {}

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.peers.corosync import PROGRAMS, Corosync, compile_client
+from bench.peers.client import compile_client
+from bench.peers.corosync import PROGRAMS, Corosync
 from bench.peers.figures import Noise, Spread, cpu_s, wake_lateness_us
 from bench.peers.network import CannotMeasure, Network, require
 from bench.peers.ours import Evensong
@@ -136,11 +137,11 @@ def measure(turns: int, seconds: float, transport: str, *, is_realtime: bool) ->
         directory = Path(made)
         client = compile_client(directory)
         systems: dict[str, Callable[[Path], Cluster]] = {
-            "lan": lambda home: Evensong(network, home, "lan", is_realtime=is_realtime),
+            "lan": lambda home: Evensong(network, home, client, "lan", is_realtime=is_realtime),
             "corosync": lambda home: Corosync(
                 network, home, client, transport, is_realtime=is_realtime
             ),
-            "fast": lambda home: Evensong(network, home, "fast", is_realtime=is_realtime),
+            "fast": lambda home: Evensong(network, home, client, "fast", is_realtime=is_realtime),
         }
         noise = Noise()
         seen: dict[str, list[Idleness]] = {name: [] for name in systems}

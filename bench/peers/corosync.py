@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.peers.client import be_realtime, facts
 from bench.peers.network import CannotMeasure, Network
-from bench.peers.waiting import be_realtime, now_us, wait_for
+from bench.peers.waiting import now_us, wait_for
 
 ORDINARY = "system {\nsched_rr: no\npriority: 0\n}\n"  # it is real-time unless told otherwise
 PROGRAMS = ("ip", "setpriv", "unshare", "nsenter", "mount", "corosync", "gcc")
-SOURCE = Path(__file__).with_name("cpg.c")
 WINDOW = 500  # own messages undelivered; beyond, its queues only add latency
 # The lowest that stood a flood; with a token of 50 ms it suspected the living.
 LOWEST = (
@@ -31,16 +31,6 @@ MOUNTS = (
     'mount --bind "$0/lib" /var/lib/corosync && mount --bind "$0/etc" /etc/corosync && '
     "exec corosync -f"
 )
-
-
-def compile_client(directory: Path) -> Path:
-    """Compile the client that floods and probes."""
-    program = directory / "cpg"
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lcpg"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CannotMeasure(f"missing: corosync's headers (libcpg-dev):\n{done.stderr}")
-    return program
 
 
 class Corosync:
@@ -154,10 +144,7 @@ class Corosync:
         return self._home(node) / "told"
 
     def _facts(self, node: int, kind: str) -> list[list[int]]:
-        """Return the numbers of every whole line of a kind that a client has written."""
-        whole = self._told(node).read_text().rpartition("\n")[0]
-        lines = (line.split() for line in whole.splitlines())
-        return [[int(word) for word in words] for name, *words in lines if name == kind]
+        return facts(self._told(node).read_text(), kind)
 
     def views(self, node: int) -> list[tuple[int, list[int]]]:
         """Return each view a client has been told, with its time."""
@@ -205,9 +192,9 @@ class Corosync:
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
         self._begin_client(node, "probe", str(size), str(rate), str(count))
-        if self._is_realtime:
-            be_realtime(self._clients[node].pid)
         client = self._clients[node]
+        if self._is_realtime:
+            be_realtime(client.pid)
         if client.wait(timeout=60 + count / rate):
             raise CannotMeasure(f"{self.name}: {(self._home(node) / 'errors').read_text()}")
         del self._clients[node]

@@ -3,16 +3,15 @@
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from bench.peers.network import Network
-from bench.peers.waiting import be_ordinary, be_realtime, now_us, wait_for
+from bench.peers.client import be_realtime, facts
+from bench.peers.network import CannotMeasure, Network
+from bench.peers.waiting import now_us, wait_for
 from evensong.daemon.control import SOCKET_NAME, Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
@@ -36,11 +35,12 @@ class Evensong:
     """Sealed daemons of one profile, one a node."""
 
     def __init__(
-        self, network: Network, directory: Path, profile: str, *, is_realtime: bool
+        self, network: Network, directory: Path, client: Path, profile: str, *, is_realtime: bool
     ) -> None:
         self.name = f"evensong {profile}"
         self._network = network
         self._directory = directory
+        self._client = client
         self._profile = profile
         self._is_realtime = is_realtime
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -171,35 +171,20 @@ class Evensong:
             "payloads": [base64.b64encode(bytes(size)).decode()],
             "wait": True,
         }
-        line = json.dumps(request).encode() + b"\n"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-            _connect(stream, self.state(node))
+        line = json.dumps(request) + "\n"
+        directory = os.open(self.state(node), os.O_PATH)  # a socket's path has at most 107 bytes
+        try:
+            path = f"/proc/{os.getpid()}/fd/{directory}/{SOCKET_NAME}"
+            client = subprocess.Popen(
+                [str(self._client), "ask", str(rate), str(count), path, line],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             if self._is_realtime:
-                be_realtime(0)
-            try:
-                return _paced(stream, line, rate, count)
-            finally:
-                be_ordinary(0)
-
-
-def _paced(stream: socket.socket, line: bytes, rate: int, count: int) -> list[int]:
-    took: list[int] = []
-    answers = stream.makefile("rb")
-    due = now_us() + 100_000
-    for _ in range(count):
-        time.sleep(max(0, due - now_us()) / 1_000_000)
-        stream.sendall(line)
-        answer = answers.readline()
-        took.append(now_us() - due)
-        assert json.loads(answer)["ok"], answer
-        due += 1_000_000 // rate
-    return took
-
-
-def _connect(stream: socket.socket, state: Path) -> None:
-    """Connect by a short name: a socket's path has at most 107 bytes."""
-    directory = os.open(state, os.O_PATH)
-    try:
-        stream.connect(f"/proc/self/fd/{directory}/{SOCKET_NAME}")
-    finally:
-        os.close(directory)
+                be_realtime(client.pid)
+            told, _ = client.communicate(timeout=60 + count / rate)
+        finally:
+            os.close(directory)
+        if client.returncode:
+            raise CannotMeasure(f"{self.name}: the client failed")
+        return [took for _, took in facts(told, "took")]

@@ -1,6 +1,5 @@
-"""The clock, waiting for what must become true, and being woken in time."""
+"""The clock, and waiting for what must become true."""
 
-import os
 import time
 from collections.abc import Callable
 
@@ -21,12 +20,3 @@ def wait_for(what: str, holds: Callable[[], bool], patience_s: float = PATIENCE_
         if time.monotonic() > until:
             raise CannotMeasure(f"not within {patience_s:.0f} s: {what}")
         time.sleep(POLL_S)
-
-
-def be_realtime(pid: int) -> None:
-    """Let a client be scheduled like the daemons, so that its own delay is not taken for theirs."""
-    os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
-
-
-def be_ordinary(pid: int) -> None:
-    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))

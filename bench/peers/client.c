@@ -1,7 +1,9 @@
-/* A client of corosync's closed process groups, for the measurements beside ours.
+/* A client of corosync's closed process groups and of our control socket: the same for both, so
+ * that the daemons are compared and not the languages of their clients.
  *
- *   cpg flood SIZE WINDOW         keeps WINDOW messages of its own undelivered, for ever
- *   cpg probe SIZE RATE COUNT     sends COUNT messages at RATE a second, one at a time
+ *   client flood SIZE WINDOW            keeps WINDOW messages of its own undelivered, for ever
+ *   client probe SIZE RATE COUNT        sends COUNT messages at RATE a second, one at a time
+ *   client ask RATE COUNT SOCKET LINE   asks a daemon of ours, and waits for each answer
  *
  * One line a fact: "view T N1 N2 ..." with the nodes of each configuration, "flows T" when a flood
  * has begun to be delivered, "delivered T N" every second of a flood, "took T D" for each probe, D
@@ -13,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -133,6 +137,10 @@ static void flood(cpg_handle_t handle, struct pollfd *ready, size_t size, long w
     }
 }
 
+static void told(long due) {
+    printf("took %ld %ld\n", due, now() - due);
+}
+
 static void probe(cpg_handle_t handle, struct pollfd *ready, size_t size, long rate, long count) {
     static char message[SIZE_MAX_BYTES];
     long due = now() + SECOND / 10;
@@ -146,16 +154,57 @@ static void probe(cpg_handle_t handle, struct pollfd *ready, size_t size, long r
             poll(ready, 1, 1000);
             dispatch(handle);
         }
-        printf("took %ld %ld\n", due, now() - due);
+        told(due);
     }
     fflush(stdout);
 }
 
+static void expect(int holds, const char *what) {
+    if (!holds) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static void ask(long rate, long count, const char *path, const char *line) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    static char answer[SIZE_MAX_BYTES];
+    size_t length = strlen(line);
+    int stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    expect(strlen(path) < sizeof at.sun_path, "socket path");
+    strcpy(at.sun_path, path);
+    expect(connect(stream, (struct sockaddr *)&at, sizeof at) == 0, "connect");
+    long due = now() + SECOND / 10;
+    for (long number = 1; number <= count; number++, due += SECOND / rate) {
+        sleep_until(due);
+        expect(write(stream, line, length) == (ssize_t)length, "write");
+        ssize_t got = 0;
+        do {
+            ssize_t more = read(stream, answer + got, sizeof answer - 1 - (size_t)got);
+            expect(more > 0, "read");
+            got += more;
+        } while (answer[got - 1] != '\n');
+        answer[got] = 0;
+        expect(strncmp(answer, "{\"ok\": true", 11) == 0, answer);
+        told(due);
+    }
+    fflush(stdout);
+}
+
+static int is_asked(int count, char **words, int wanted, const char *what) {
+    return count == wanted && strcmp(words[1], what) == 0;
+}
+
 int main(int count, char **words) {
-    int is_flood = count == 4 && strcmp(words[1], "flood") == 0;
-    int is_probe = count == 5 && strcmp(words[1], "probe") == 0;
+    if (is_asked(count, words, 6, "ask")) {
+        ask(atol(words[2]), atol(words[3]), words[4], words[5]);
+        return 0;
+    }
+    int is_flood = is_asked(count, words, 4, "flood");
+    int is_probe = is_asked(count, words, 5, "probe");
     if ((!is_flood && !is_probe) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
-        fprintf(stderr, "usage: cpg flood SIZE WINDOW | cpg probe SIZE RATE COUNT\n");
+        fprintf(stderr, "usage: client flood SIZE WINDOW | client probe SIZE RATE COUNT | "
+                        "client ask RATE COUNT SOCKET LINE\n");
         return 2;
     }
     size_t size = (size_t)atol(words[2]);
