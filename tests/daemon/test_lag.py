@@ -43,3 +43,12 @@ def test_what_happened_long_before_excuses_no_suspicion() -> None:
     lag.begin_turn(later, due=later)
     assert lag.suspect_us(later) == 0
     assert lag.recent_us(later) == 100_000
+
+
+def test_a_stall_is_seen_although_no_timer_is_due() -> None:
+    lag = Lag(TOKEN_LOSS_US)
+    lag.begin_turn(1_000_000, due=9_000_000)
+    lag.end_turn(1_000_010)
+    woken = 1_000_000 + TOKEN_LOSS_US
+    lag.begin_turn(woken, due=min(9_000_000, lag.turn_by()))
+    assert TOKEN_LOSS_US // 2 < lag.suspect_us(woken) < TOKEN_LOSS_US

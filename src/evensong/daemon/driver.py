@@ -175,10 +175,11 @@ class Driver:
     def run(self) -> None:
         """Drive the ring until it has left, halted or been stopped."""
         core, watch, lag = self.core, self.watch, self.lag
+        lag.begin_turn(clock(), NEVER)
         core.start(clock())
         self._perform()
         while not self.how:
-            due = min(core.deadline(), self._leave_by, self._chores_at)
+            due = min(core.deadline(), self._leave_by, self._chores_at, lag.turn_by())
             ready = watch.wait(due - clock())
             woke_at = clock()
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget

@@ -41,7 +41,15 @@ class Worst:
 class Lag:
     """Timers that were attended to late, and turns of the loop that took long."""
 
-    __slots__ = ("_before_suspicion", "_recent", "_turn_from", "late", "turn_worst_us", "worst_us")
+    __slots__ = (
+        "_before_suspicion",
+        "_pulse_us",
+        "_recent",
+        "_turn_from",
+        "late",
+        "turn_worst_us",
+        "worst_us",
+    )
 
     def __init__(self, token_loss_us: int) -> None:
         self.late = 0  # timers attended to more than LATE_US late
@@ -49,7 +57,16 @@ class Lag:
         self.turn_worst_us = 0
         self._recent: Final = Worst(RECENT_US)
         self._before_suspicion: Final = Worst(token_loss_us)
+        self._pulse_us: Final = token_loss_us // 4
         self._turn_from = 0
+
+    def turn_by(self) -> int:
+        """Return when the loop should turn even if it has nothing to do.
+
+        Else one that is not let run when a datagram comes is late by nothing: its next timer may be
+        a whole token_loss away, and what it did to the others would not be known.
+        """
+        return self._turn_from + self._pulse_us
 
     def begin_turn(self, now: int, due: int) -> None:
         """Record when the loop woke, and when it should have at the latest."""
