@@ -1,4 +1,5 @@
-# `make` or `make help` lists what there is. Only test-net needs root; nothing writes outside this directory.
+# `make` or `make help` lists what there is. Nothing here writes outside this directory, and nothing
+# needs root but test-net and the two measurements beside corosync.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -8,16 +9,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-net lint mutants hostile soak bench clean
+.PHONY: help demo test test-net lint mutants hostile soak bench bench-failover bench-idle clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## the product's story, in a few seconds
 	$(BIN)/evensong demo
 
 test: lint ## lint, types and every test a contributor needs
+	$(BIN)/python -m compileall -q src tests  # daemons start many times; not each compiles
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lint: $(READY) ## format, lint and types
@@ -40,6 +42,12 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
+
+bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
+	$(BIN)/python -m bench.failover
+
+bench-idle: $(READY) ## as root: what an idle ring costs and how it wakes, beside corosync
+	$(BIN)/python -m bench.idle
 
 clean: ## remove the virtual environment, caches and build output
 	rm -rf $(VENV) build dist out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

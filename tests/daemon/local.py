@@ -250,6 +250,8 @@ class LocalCluster:
             is_running = node in self.processes
             if is_running:
                 self.ask(node, do="flush")
+            elif not (self.state(node) / "log").exists():
+                continue  # it was never started
             for found in read_directory(self.state(node) / "trace").values():
                 settle(found, "quiesce" if is_running else "lost")
                 lives += found

@@ -13,6 +13,7 @@ from evensong.daemon.control import (
     SOCKET_NAME,
     Answer,
     ControlServer,
+    Later,
     Request,
     ask,
 )
@@ -20,9 +21,11 @@ from evensong.daemon.watch import Watch
 from evensong.errors import BadRequest, Unreachable
 
 
-def answer(request: Request) -> Answer:
+def answer(request: Request) -> Answer | Later:
     if request.get("do") == "fail":
         raise BadRequest("do: not that")
+    if request.get("do") == "wait":
+        return Later()
     return {"heard": request.get("do"), "much": "x" * int(str(request.get("much", 0)))}
 
 
@@ -31,10 +34,19 @@ class Serving:
 
     def __init__(self, state: Path) -> None:
         self.watch = Watch()
-        self.server = ControlServer(state, self.watch, answer)
+        self.server = ControlServer(state, self.watch, self.answer)
+        self.laters: list[Later] = []
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.serve)
         self.thread.start()
+
+    def answer(self, request: Request) -> Answer | Later:
+        given = answer(request)
+        if request.get("do") == "give":
+            self.laters.pop().give({"ok": True, "heard": "at last"})
+        elif isinstance(given, Later):
+            self.laters.append(given)
+        return given
 
     def serve(self) -> None:
         while not self.is_over.is_set():
@@ -107,6 +119,27 @@ def test_connections_are_bounded(state: Path) -> None:
         assert reply == {"ok": False, "error": "too many connections"}
         streams[0].sendall(b'{"do": "on"}\n')
         assert json.loads(streams[0].makefile("rb").readline())["ok"] is True
+
+
+def test_an_answer_may_come_later_and_the_next_request_waits_for_it(state: Path) -> None:
+    with raw(state) as stream:
+        stream.sendall(b'{"do": "wait"}\n{"do": "next"}\n')
+        stream.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            stream.recv(1)
+        stream.settimeout(20)
+        assert ask(state, {"do": "give"})["heard"] == "give"  # the loop serves others meanwhile
+        lines = stream.makefile("rb")
+        assert json.loads(lines.readline())["heard"] == "at last"
+        assert json.loads(lines.readline())["heard"] == "next"
+
+
+def test_who_hangs_up_while_waiting_gets_no_answer_and_harms_nobody(state: Path) -> None:
+    for _ in range(2 * CONNECTIONS_MAX):
+        with raw(state) as stream:
+            stream.sendall(b'{"do": "wait"}\n')
+            assert ask(state, {"do": "on"})["heard"] == "on"
+    assert ask(state, {"do": "give"})["heard"] == "give"
 
 
 def test_nobody_there_is_told_apart_from_a_refusal(tmp_path: Path) -> None:

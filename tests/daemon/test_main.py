@@ -1,6 +1,7 @@
 """What a daemon says when it cannot start or go on. Each message is one sentence, exit code 3."""
 
 import io
+import os
 import signal
 from pathlib import Path
 
@@ -53,6 +54,20 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     other = Datagrams(settings(cluster).listen, {})
     assert "the port is in use" in refusal(cluster)
     other.close()
+
+
+def test_realtime_is_granted_or_refused_with_what_it_takes(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1, extra="realtime = true") as cluster:
+        cluster.start()
+        process = cluster.processes[1]
+        socket = cluster.state(1) / "control.sock"
+        wait_for("a start or a refusal", lambda: socket.exists() or process.poll() is not None)
+        if process.poll() is None:
+            policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+            assert os.sched_getscheduler(process.pid) == policy
+        else:
+            assert process.returncode == 3
+            assert "realtime: Operation not permitted; it takes root" in cluster.log(1)
 
 
 def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from evensong.core.effects import Service
 from evensong.core.totem.parameters import LAN
+from evensong.daemon.control import ask
 from evensong.daemon.flood import AHEAD
 from evensong.daemon.keys import write_new_key
 from evensong.errors import BadRequest
-from tests.daemon.local import LocalCluster, wait_for
+from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
 
 
 def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
@@ -134,6 +135,50 @@ def test_a_wrong_key_and_a_foreign_cluster_are_refused_and_counted(tmp_path: Pat
         assert peers["3"]["refused"].keys() == {"key"}
         assert peers["3"]["heard_ms_ago"] is None
         wait_for("the log to tell", lambda: "refused datagrams, by reason: " in cluster.log(1))
+
+
+def test_who_waits_is_answered_when_the_message_is_delivered(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.signal(2, signal.SIGSTOP)
+        request = {"do": "send", "payloads": ["Y3JlZG8="] * 9, "service": "safe", "wait": True}
+        answer = ask(cluster.state(1), request, timeout_s=DEADLINE_S)
+        status = cluster.status(1)
+        assert status["own_delivered"] == 9
+        assert status["members"] == [1]  # as long as there were two, it was not safe
+        assert answer["delivered_at_us"] == status["installed_at_us"]
+        assert "delivered_at_us" in cluster.ask(1, do="send", payloads=["Y3JlZG8="], wait=True)
+        with pytest.raises(BadRequest, match="wait: takes true or false"):
+            cluster.ask(1, do="send", payloads=["Y3JlZG8="], wait="long")
+
+
+def test_a_flood_of_one_who_is_alone_stops_nothing_else(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.ask(1, do="flood", size=100, seconds=3_600)
+        answer = cluster.ask(1, do="send", payloads=["Y3JlZG8="], wait=True)
+        assert "delivered_at_us" in answer
+        assert cluster.status(1)["delivered"] != 0
+
+
+def test_each_broken_ring_is_kept_with_its_cause_and_own_lateness(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        before = cluster.status(1)
+        cluster.kill(2)
+        cluster.wait_for_ring([1, 3])
+        after = cluster.status(1)
+        breaks_before, breaks = before["breaks"], after["breaks"]
+        assert isinstance(breaks_before, list)
+        assert isinstance(breaks, list)
+        news = [one for one in breaks if one not in breaks_before]
+        assert news[0]["cause"] in ("token loss", "join")
+        assert before["installed_at_us"] < news[0]["at_us"] < after["installed_at_us"]
+        assert (news[0]["ring"], news[0]["members"]) == (before["ring"], [1, 2, 3])
+        assert news[0]["lag_us"] >= 0
 
 
 def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:

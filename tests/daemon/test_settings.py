@@ -78,6 +78,7 @@ def test_a_bad_override_names_its_key() -> None:
     [
         ({"cluster": None}, "cluster: is missing"),
         ({"cluster": "a b"}, "cluster: takes a name of up to 63 letters, digits and . _ -"),
+        ({"realtime": 1}, "realtime: takes true or false; got 1"),
         ({"node": 0}, "node: takes a number from 1 to 4294967295; got 0"),
         ({"node": True}, "node: takes a number"),
         ({"node": "one"}, "node: takes a number"),

@@ -1,7 +1,8 @@
 """The control socket: one JSON line a request, one JSON line an answer.
 
 It lies in the state directory, so whoever may enter that directory may ask. Lines, connections and
-answers that wait are bounded; what cannot be understood is answered by an error.
+answers that wait are bounded; what cannot be understood is answered by an error. An answer may come
+later: the connection's next request waits for it, the loop does not.
 """
 
 import json
@@ -20,16 +21,43 @@ LINE_MAX: Final = 1024 * 1024
 ANSWER_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 32
 READ_BYTES: Final = 65_536
+NOTHING: Final = 0  # no events but the end of a connection
 
 Request: TypeAlias = Mapping[str, object]
 Answer: TypeAlias = dict[str, object]
 
 
 @final
+class Later:
+    """An answer that is given later: once, with `"ok"` in it."""
+
+    __slots__ = ("_answer", "_tell")
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+        self._tell: Callable[[Answer], None] | None = None
+
+    def then(self, tell: Callable[[Answer], None]) -> None:
+        """Say whom to give it to; at once if it is there."""
+        self._tell = tell
+        if self._answer is not None:
+            tell(self._answer)
+
+    def give(self, answer: Answer) -> None:
+        """Give it. Nothing but the writing is done now, whatever the asker asks next."""
+        self._answer = answer
+        if self._tell is not None:
+            self._tell(answer)
+
+
+Answering: TypeAlias = Callable[[Request], Answer | Later]
+
+
+@final
 class ControlServer:
     """Listens in the state directory and answers by a given function."""
 
-    def __init__(self, state: Path, watch: Watch, answer: Callable[[Request], Answer]) -> None:
+    def __init__(self, state: Path, watch: Watch, answer: Answering) -> None:
         self._watch: Final = watch
         self._answer: Final = answer
         self._path: Final = state / SOCKET_NAME
@@ -72,7 +100,7 @@ class _Connection:
         self,
         stream: socket.socket,
         watch: Watch,
-        answer: Callable[[Request], Answer],
+        answer: Answering,
         connections: "set[_Connection]",
     ) -> None:
         self._stream: Final = stream
@@ -82,6 +110,7 @@ class _Connection:
         self._inward: Final = bytearray()
         self._outward: Final = bytearray()
         self._is_last = False  # hang up once the answer is written
+        self._is_later = False  # an answer is to come
         connections.add(self)
         watch.add(stream.fileno(), self._on_ready)
 
@@ -106,14 +135,30 @@ class _Connection:
 
     def _take_lines(self) -> None:
         """Answer whole lines, one at a time: the next waits until its predecessor is written."""
-        while self in self._connections and not self._outward:
+        while self in self._connections and not self._outward and not self._is_later:
             line, newline, rest = self._inward.partition(b"\n")
             if not newline:
                 if len(self._inward) > LINE_MAX:
                     self.refuse(f"a request has at most {LINE_MAX} bytes")
                 return
             self._inward[:] = rest
-            self._write(_answered(bytes(line), self._answer))
+            answer = _answered(bytes(line), self._answer)
+            if isinstance(answer, Later):
+                self._is_later = True
+                self._watch.change(self._stream.fileno(), NOTHING)
+                answer.then(self._give)
+            else:
+                self._write(answer)
+
+    def _give(self, answer: Answer) -> None:
+        """Write what had to wait. The next request is looked at in a turn of its own."""
+        if self not in self._connections:
+            return
+        self._is_later = False
+        self._outward.extend(_line(answer))
+        self._push()
+        if self in self._connections and self._inward:
+            self._watch.change(self._stream.fileno(), WRITE)
 
     def refuse(self, error: str) -> None:
         """Say what is wrong, and hang up."""
@@ -122,10 +167,16 @@ class _Connection:
         self._write({"ok": False, "error": error})
 
     def _write(self, answer: Answer) -> None:
-        self._outward.extend(json.dumps(answer).encode() + b"\n")
-        self._flush()
+        self._outward.extend(_line(answer))
+        self._push()
 
     def _flush(self) -> None:
+        self._push()
+        if self._inward:
+            self._take_lines()
+
+    def _push(self) -> None:
+        """Write what can be written, and wait for what may come next."""
         try:
             written = self._stream.send(self._outward)
         except BlockingIOError:
@@ -140,8 +191,6 @@ class _Connection:
             self.close()
         else:
             self._watch.change(self._stream.fileno(), READ)
-            if written and self._inward:
-                self._take_lines()
 
     def close(self) -> None:
         """Hang up."""
@@ -151,12 +200,17 @@ class _Connection:
             self._stream.close()
 
 
-def _answered(line: bytes, answer: Callable[[Request], Answer]) -> Answer:
+def _line(answer: Answer) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _answered(line: bytes, answering: Answering) -> Answer | Later:
     try:
         request = json.loads(line)
         if not isinstance(request, dict):
             raise BadRequest("a request is a JSON object")
-        return {"ok": True, **answer(request)}
+        answer = answering(request)
+        return answer if isinstance(answer, Later) else {"ok": True, **answer}
     except BadRequest as bad:
         return {"ok": False, "error": str(bad)}
     except (ValueError, RecursionError):

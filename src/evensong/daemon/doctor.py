@@ -148,7 +148,7 @@ class Doctor:
         assert configuration is not None  # a ring of one is installed before anything is heard
         return About(
             wall_us(),
-            driver.lag.recent_us(),
+            driver.lag.recent_us(clock()),
             None if heard_at is None else clock() - heard_at,
             configuration.conf_id,
             change.state if change else "",
@@ -187,7 +187,7 @@ class Doctor:
             insecure=not settings.keys,
             packet=settings.packet,
             parameters=settings.parameters._asdict(),
-            lag_us=driver.lag.recent_us(),
+            lag_us=driver.lag.recent_us(clock()),
             strangers=self._refused(STRANGER),
             strangers_now=examination.refused_since(STRANGER),
             twins=sorted(twins),

@@ -44,6 +44,7 @@ RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is han
 ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
+BREAKS_MAX: Final = 64  # that are remembered
 TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
@@ -106,6 +107,16 @@ class Life(NamedTuple):
     boot: int
 
 
+class Break(NamedTuple):
+    """A ring that came to its end here."""
+
+    at: int
+    configuration: Configuration
+    cause: str
+    about: ProcessorId
+    lag_us: int  # how late this daemon itself had been just before
+
+
 @final
 class Outbox:
     """Packets that wait for the token: the core's `Source`."""
@@ -152,9 +163,11 @@ class Driver:
             life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
         )
         self.watch: Final = Watch()
-        self.lag: Final = Lag()
+        self.lag: Final = Lag(parameters.token_loss)
         self.configuration: Configuration | None = None
+        self.installed_at = 0  # when that configuration was delivered
         self.change: StateChange | None = None
+        self.breaks: Final[deque[Break]] = deque(maxlen=BREAKS_MAX)
         self.sent = 0
         self.delivered = 0
         self.delivered_by: Final[dict[ProcessorId, int]] = {}  # by who sent them
@@ -183,16 +196,16 @@ class Driver:
     def run(self) -> None:
         """Drive the ring until it has left, halted or been stopped."""
         core, watch, lag = self.core, self.watch, self.lag
+        lag.begin_turn(clock(), NEVER)
         core.start(clock())
         self._perform()
         while not self.how:
-            due = min(core.deadline(), self._leave_by, self._chores_at)
+            due = min(core.deadline(), self._leave_by, self._chores_at, lag.turn_by())
             for timed in self.timed:
                 due = min(due, timed.deadline)
             ready = watch.wait(due - clock())
             woke_at = clock()
-            if woke_at > due:  # measured here: datagrams may make the core forgive and forget
-                lag.note(woke_at - due, woke_at)
+            lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
             now = clock()
             if now >= core.deadline() and not self.how:
@@ -207,7 +220,7 @@ class Driver:
                 self._do_chores(now)
             if self._leave_by != NEVER:
                 self._leave_if_done(now)
-            lag.note_turn(clock() - woke_at)
+            lag.end_turn(clock())
 
     def _on_datagrams(self, _events: int) -> None:
         regulars: list[bytes] = []
@@ -286,6 +299,7 @@ class Driver:
                 self._change_state(effect, now)
             elif isinstance(effect, Install):
                 self.configuration = effect.configuration
+                self.installed_at = now
                 for listener in listeners:
                     listener.install(effect.configuration, now)
             elif isinstance(effect, Persist):
@@ -314,8 +328,14 @@ class Driver:
         self.delivered += len(senders)
 
     def _change_state(self, change: StateChange, now: int) -> None:
-        self.change = change
-        if change.state.lower() == "gather":
+        before, self.change = self.change, change
+        if change.state == "gather":
+            if before is not None and before.state == "operational":
+                assert self.configuration is not None
+                lag_us = self.lag.suspect_us(now)
+                self.breaks.append(
+                    Break(now, self.configuration, change.cause, change.about, lag_us)
+                )
             self._datagrams.resolve_again()  # a peer may have moved
         for listener in self._listeners:
             listener.change_state(change, now)

@@ -28,6 +28,7 @@ from evensong.daemon.log import Log, summary
 from evensong.daemon.observer import Memory
 from evensong.daemon.orders import Orders
 from evensong.daemon.pace import Pace
+from evensong.daemon.receipts import Receipts
 from evensong.daemon.reload import Reload
 from evensong.daemon.seal import Key, Opener, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
@@ -74,6 +75,20 @@ def lock_state(state: Path) -> int:
     return lock
 
 
+def be_realtime() -> None:
+    """Run before ordinary work from now on; what this process starts does not.
+
+    The lowest of such priorities: whatever else is real-time here has its reasons.
+    """
+    try:
+        policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(0, policy, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except OSError as error:
+        raise CannotStart(
+            f"realtime: {error.strerror}; it takes root, CAP_SYS_NICE or a limit `rtprio` above 0"
+        ) from None
+
+
 def run(
     reread: Callable[[], Settings], out: TextIO = sys.stderr, *, until_eof: bool = False
 ) -> int:
@@ -85,19 +100,21 @@ def run(
     log = Log(out, settings.name)
     with ExitStack() as stack:
         keys = read_keys(settings.keys)
+        if settings.realtime:
+            be_realtime()
         stack.callback(os.close, lock_state(settings.state))
         record = read_record(settings)
         datagrams = stack.enter_context(closing(_datagrams(settings)))
         incarnation = next_incarnation(record, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
-        tail, pace = Tail(), Pace()
+        tail, pace, receipts = Tail(), Pace(), Receipts(settings.node)
         memory = stack.enter_context(closing(Memory(settings, life, log.say)))
-        listeners: list[Listener] = [tail, pace, log, memory.flight]
+        listeners: list[Listener] = [tail, pace, receipts, log, memory.flight]
         if memory.spool is not None:
             listeners.append(memory.spool)
         driver = _driver(settings, life, record, keys, datagrams, listeners)
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail, pace, memory)
+        orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
         memory.attach(driver, orders.refused)

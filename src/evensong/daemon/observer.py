@@ -72,4 +72,4 @@ class _Observer:
             if one is not None:
                 one.note_drops(drops, now)
                 if is_late:
-                    one.note_lag(lag.recent_us(), now)
+                    one.note_lag(lag.recent_us(now), now)

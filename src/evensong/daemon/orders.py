@@ -8,12 +8,13 @@ from evensong import __version__
 from evensong.core.effects import Packet, Service
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.core.unit import UNIT, body_of
-from evensong.daemon.control import Answer, Request
+from evensong.daemon.control import Answer, Later, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
 from evensong.daemon.flood import flood
 from evensong.daemon.observer import Memory
 from evensong.daemon.pace import Pace
+from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import Settings
 from evensong.daemon.tail import Tail
@@ -40,6 +41,7 @@ class Orders:
         datagrams: Datagrams,
         tail: Tail,
         pace: Pace,
+        receipts: Receipts,
         memory: Memory,
     ) -> None:
         self._settings = settings
@@ -49,8 +51,9 @@ class Orders:
         self._pace: Final = pace
         self._spool: Final = memory.spool
         self._flight: Final = memory.flight
+        self._receipts: Final = receipts
         self._started_at: Final = clock()
-        self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
+        self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
@@ -68,7 +71,7 @@ class Orders:
         """Show these settings from now on."""
         self._settings = settings
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer | Later:
         """Do what a request asks, or raise `BadRequest`."""
         asked = request.get("do")
         order = self._orders.get(asked) if isinstance(asked, str) else None
@@ -97,6 +100,18 @@ class Orders:
             "ring": str(configuration.conf_id) if configuration else "",
             "members": list(configuration.members) if configuration else [],
             "cause": configuration.cause if configuration else "",
+            "installed_at_us": driver.installed_at,
+            "breaks": [
+                {
+                    "at_us": one.at,
+                    "ring": str(one.configuration.conf_id),
+                    "members": list(one.configuration.members),
+                    "cause": one.cause,
+                    "about": one.about,
+                    "lag_us": one.lag_us,
+                }
+                for one in driver.breaks
+            ],
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
@@ -123,27 +138,31 @@ class Orders:
             },
             "trace": self._spool.status() if self._spool else {"level": "off"},
             "lag": {
-                "recent_us": driver.lag.recent_us(),
+                "recent_us": driver.lag.recent_us(now),
                 "worst_us": driver.lag.worst_us,
                 "turn_worst_us": driver.lag.turn_worst_us,
                 "late": driver.lag.late,
             },
-            "peers": {
-                str(peer): {
-                    "address": datagrams.address_of(peer),
-                    "configured": str(address),
-                    "heard_ms_ago": (now - driver.heard_at[peer]) // 1_000
-                    if peer in driver.heard_at
-                    else None,
-                    "ignored": peer in driver.ignored,
-                    "refused": {
-                        reason: count
-                        for (reason, whom), count in sorted(driver.refusals.items())
-                        if whom == peer
-                    },
-                }
-                for peer, address in sorted(settings.peers.items())
-            },
+            "peers": self._about_peers(now),
+        }
+
+    def _about_peers(self, now: int) -> dict[str, Answer]:
+        driver, datagrams = self._driver, self._datagrams
+        return {
+            str(peer): {
+                "address": datagrams.address_of(peer),
+                "configured": str(address),
+                "heard_ms_ago": (now - driver.heard_at[peer]) // 1_000
+                if peer in driver.heard_at
+                else None,
+                "ignored": peer in driver.ignored,
+                "refused": {
+                    reason: count
+                    for (reason, whom), count in sorted(driver.refusals.items())
+                    if whom == peer
+                },
+            }
+            for peer, address in sorted(self._settings.peers.items())
         }
 
     def refused(self) -> dict[str, int]:
@@ -175,12 +194,15 @@ class Orders:
             ],
         }
 
-    def send(self, request: Request) -> Answer:
-        """Submit payloads, all or none."""
+    def send(self, request: Request) -> Answer | Later:
+        """Submit payloads, all or none; answer when they are delivered here if asked to wait."""
         service = _service(request)
         payloads = request.get("payloads")
         if not isinstance(payloads, list) or not payloads:
             raise BadRequest("payloads: takes a list of texts in base64")
+        is_awaited = request.get("wait", False)
+        if not isinstance(is_awaited, bool):
+            raise BadRequest("wait: takes true or false")
         size_max = self._payload_max()
         packets = [Packet(service, _payload(one, size_max)) for one in payloads]
         driver = self._driver
@@ -188,8 +210,14 @@ class Orders:
             raise BadRequest("send: this daemon is leaving")
         if driver.outbox.backlog() + len(packets) > BACKLOG_MAX:
             raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
+        if not is_awaited:
+            driver.submit(packets)
+            return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+        ahead = driver.sent + driver.outbox.backlog() - driver.own_delivered()
+        later = Later()
+        self._receipts.expect(ahead + len(packets), later)
         driver.submit(packets)
-        return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+        return later
 
     def flush(self, _: Request) -> Answer:
         """Write the trace down as far as it goes."""

@@ -75,6 +75,7 @@ class Settings:
     parameters: Parameters
     profile: str
     name: str
+    realtime: bool  # ask the kernel to run the daemon before ordinary work
     testing: bool  # orders that only tests give are obeyed
     trace: str  # how closely this daemon records what it does, one of LEVELS
     trace_dir: Path
@@ -118,6 +119,7 @@ def parse(
     keys = tuple(base / key for key in reader.take("keys", _texts, no_keys))
     profile, timed = _timed(reader)
     name = reader.take("name", _text, f"n{node}")
+    is_realtime = reader.take("realtime", _flag, False)
     is_testing = reader.take("testing", _flag, False)
     trace = reader.take("trace", _level, "views")
     trace_dir = reader.take("trace_dir", _text, "")
@@ -146,6 +148,7 @@ def parse(
         parameters,
         profile,
         name,
+        is_realtime,
         is_testing,
         trace,
         base / trace_dir if trace_dir else state / "trace",

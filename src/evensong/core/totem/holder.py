@@ -120,13 +120,19 @@ class TokenHolder:
         return kept
 
     def deliver_alone(self) -> None:
-        """On a ring of one, a message is ordered and safe as soon as it is there."""
+        """On a ring of one, a message is ordered and safe as soon as it is there.
+
+        What comes while we pull waits for the next call: a source may never run dry.
+        """
         ring = self.ring
         assert len(ring.members) == 1
-        if not self.source.backlog():
+        left = self.source.backlog()
+        if not left:
             return
-        while self.source.backlog():
-            for packet in self.source.pull(self.parameters.messages_max):
+        while left:
+            packets = self.source.pull(min(left, self.parameters.messages_max))
+            left -= len(packets)
+            for packet in packets:
                 message = ring.order(packet, ring.buffer.aru + 1)
                 self.effects.append(Sent(ring.ring_id, message.seq, packet))
                 ring.my_safe = message.seq
@@ -203,6 +209,10 @@ class TokenHolder:
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
         )
         self.remember([forward], token.seq, now)
+        if ring.is_idle():
+            # It may rest on its way back to me; asking before it can have come costs a datagram
+            # and an answer on every round of an idle ring.
+            self.timers.token_retransmit.start_late(now, self.parameters.hold)
         self.hold_cancelled = False
         if sent:
             self.regular_at = now

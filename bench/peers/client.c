@@ -1,0 +1,220 @@
+/* A client of corosync's closed process groups and of our control socket: the same for both, so
+ * that the daemons are compared and not the languages of their clients.
+ *
+ *   client flood SIZE WINDOW            keeps WINDOW messages of its own undelivered, for ever
+ *   client probe SIZE RATE COUNT        sends COUNT messages at RATE a second, one at a time
+ *   client ask RATE COUNT SOCKET LINE   asks a daemon of ours, and waits for each answer
+ *
+ * One line a fact: "view T N1 N2 ..." with the nodes of each configuration, "flows T" when a flood
+ * has begun to be delivered, "delivered T N" every second of a flood, "took T D" for each probe, D
+ * from the moment at which it was due. Times are microseconds of CLOCK_MONOTONIC.
+ */
+#include <corosync/cpg.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE_MAX_BYTES = 65536, SECOND = 1000000 };
+
+static uint32_t my_node;
+static uint32_t my_pid;
+static long own_delivered;
+static long all_delivered;
+
+static long now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec * (long)SECOND + at.tv_nsec / 1000;
+}
+
+static void sleep_until(long at) {
+    struct timespec until = {at / SECOND, at % SECOND * 1000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
+}
+
+static void fail(const char *what, cs_error_t error) {
+    fprintf(stderr, "%s: error %d\n", what, error);
+    exit(1);
+}
+
+static void on_message(cpg_handle_t handle, const struct cpg_name *group, uint32_t node,
+                       uint32_t pid, void *message, size_t length) {
+    (void)handle, (void)group, (void)message, (void)length;
+    all_delivered++;
+    own_delivered += node == my_node && pid == my_pid;
+}
+
+static void on_view(cpg_handle_t handle, const struct cpg_name *group,
+                    const struct cpg_address *members, size_t members_count,
+                    const struct cpg_address *left, size_t left_count,
+                    const struct cpg_address *joined, size_t joined_count) {
+    (void)handle, (void)group, (void)left, (void)left_count, (void)joined, (void)joined_count;
+    printf("view %ld", now());
+    for (size_t i = 0; i < members_count; i++) {
+        printf(" %u", members[i].nodeid);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+/* The daemon may still be starting. */
+static cpg_handle_t connected(void) {
+    cpg_callbacks_t callbacks = {on_message, on_view};
+    struct cpg_name group = {5, "bench"};
+    cpg_handle_t handle;
+    cs_error_t error = CS_OK;
+    for (int attempt = 0; attempt < 600; attempt++) {
+        error = cpg_initialize(&handle, &callbacks);
+        if (error == CS_OK) {
+            break;
+        }
+        sleep_until(now() + 20000);
+    }
+    if (error != CS_OK) {
+        fail("cpg_initialize", error);
+    }
+    do {
+        error = cpg_join(handle, &group);
+        if (error == CS_ERR_TRY_AGAIN) {
+            sleep_until(now() + 5000);
+        }
+    } while (error == CS_ERR_TRY_AGAIN);
+    if (error != CS_OK) {
+        fail("cpg_join", error);
+    }
+    cpg_local_get(handle, &my_node);
+    my_pid = (uint32_t)getpid();
+    return handle;
+}
+
+static void dispatch(cpg_handle_t handle) {
+    cs_error_t error = cpg_dispatch(handle, CS_DISPATCH_ALL);
+    if (error != CS_OK && error != CS_ERR_TRY_AGAIN) {
+        fail("cpg_dispatch", error);
+    }
+}
+
+static int sent(cpg_handle_t handle, char *message, size_t size) {
+    struct iovec piece = {message, size};
+    cs_error_t error = cpg_mcast_joined(handle, CPG_TYPE_AGREED, &piece, 1);
+    if (error != CS_OK && error != CS_ERR_TRY_AGAIN) {
+        fail("cpg_mcast_joined", error);
+    }
+    return error == CS_OK;
+}
+
+static void flood(cpg_handle_t handle, struct pollfd *ready, size_t size, long window) {
+    static char message[SIZE_MAX_BYTES];
+    long submitted = 0;
+    long told_at = now();
+    int flows = 0;
+    for (;;) {
+        int refused = 0;
+        while (submitted - own_delivered < window && !refused) {
+            refused = !sent(handle, message, size);
+            submitted += !refused;
+        }
+        poll(ready, 1, refused ? 1 : 100);
+        dispatch(handle);
+        if (!flows && own_delivered > 2 * window) {
+            flows = 1;
+            printf("flows %ld\n", now());
+            fflush(stdout);
+        }
+        if (now() - told_at > SECOND) {
+            told_at = now();
+            printf("delivered %ld %ld\n", told_at, all_delivered);
+            fflush(stdout);
+        }
+    }
+}
+
+static void told(long due) {
+    printf("took %ld %ld\n", due, now() - due);
+}
+
+static void probe(cpg_handle_t handle, struct pollfd *ready, size_t size, long rate, long count) {
+    static char message[SIZE_MAX_BYTES];
+    long due = now() + SECOND / 10;
+    for (long number = 1; number <= count; number++, due += SECOND / rate) {
+        sleep_until(due);
+        while (!sent(handle, message, size)) {
+            poll(ready, 1, 1);
+            dispatch(handle);
+        }
+        while (own_delivered < number) {
+            poll(ready, 1, 1000);
+            dispatch(handle);
+        }
+        told(due);
+    }
+    fflush(stdout);
+}
+
+static void expect(int holds, const char *what) {
+    if (!holds) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static void ask(long rate, long count, const char *path, const char *line) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    static char answer[SIZE_MAX_BYTES];
+    size_t length = strlen(line);
+    int stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    expect(strlen(path) < sizeof at.sun_path, "socket path");
+    strcpy(at.sun_path, path);
+    expect(connect(stream, (struct sockaddr *)&at, sizeof at) == 0, "connect");
+    long due = now() + SECOND / 10;
+    for (long number = 1; number <= count; number++, due += SECOND / rate) {
+        sleep_until(due);
+        expect(write(stream, line, length) == (ssize_t)length, "write");
+        ssize_t got = 0;
+        do {
+            ssize_t more = read(stream, answer + got, sizeof answer - 1 - (size_t)got);
+            expect(more > 0, "read");
+            got += more;
+        } while (answer[got - 1] != '\n');
+        answer[got] = 0;
+        expect(strncmp(answer, "{\"ok\": true", 11) == 0, answer);
+        told(due);
+    }
+    fflush(stdout);
+}
+
+static int is_asked(int count, char **words, int wanted, const char *what) {
+    return count == wanted && strcmp(words[1], what) == 0;
+}
+
+int main(int count, char **words) {
+    if (is_asked(count, words, 6, "ask")) {
+        ask(atol(words[2]), atol(words[3]), words[4], words[5]);
+        return 0;
+    }
+    int is_flood = is_asked(count, words, 4, "flood");
+    int is_probe = is_asked(count, words, 5, "probe");
+    if ((!is_flood && !is_probe) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
+        fprintf(stderr, "usage: client flood SIZE WINDOW | client probe SIZE RATE COUNT | "
+                        "client ask RATE COUNT SOCKET LINE\n");
+        return 2;
+    }
+    size_t size = (size_t)atol(words[2]);
+    cpg_handle_t handle = connected();
+    struct pollfd ready = {.events = POLLIN};
+    cpg_fd_get(handle, &ready.fd);
+    if (is_flood) {
+        flood(handle, &ready, size, atol(words[3]));
+    } else {
+        probe(handle, &ready, size, atol(words[3]), atol(words[4]));
+    }
+    return 0;
+}

@@ -1,0 +1,201 @@
+"""A cluster of corosync daemons, each in its own network and mount namespace.
+
+What corosync keeps under fixed paths is bound to directories of ours, in a mount namespace, so that
+nothing of the machine is touched.
+"""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.peers.client import be_realtime, facts
+from bench.peers.network import CannotMeasure, Network
+from bench.peers.waiting import now_us, wait_for
+
+ORDINARY = "system {\nsched_rr: no\npriority: 0\n}\n"  # it is real-time unless told otherwise
+PROGRAMS = ("ip", "setpriv", "unshare", "nsenter", "mount", "corosync", "gcc")
+WINDOW = 500  # own messages undelivered; beyond, its queues only add latency
+# The lowest that stood a flood; with a token of 50 ms it suspected the living.
+LOWEST = (
+    "token: 100",
+    "token_coefficient: 0",
+    "consensus: 120",
+    "join: 30",
+    "token_retransmits_before_loss_const: 2",
+)
+MOUNTS = (
+    'mount -t tmpfs tmpfs /dev/shm && mount --bind "$0/run" /run && '
+    'mount --bind "$0/lib" /var/lib/corosync && mount --bind "$0/etc" /etc/corosync && '
+    "exec corosync -f"
+)
+
+
+class Corosync:
+    """Daemons of one transport, one a node; `knet` is encrypted, `udpu` cannot be."""
+
+    def __init__(
+        self,
+        network: Network,
+        directory: Path,
+        client: Path,
+        transport: str,
+        timeouts: tuple[str, ...] = (),
+        *,
+        is_realtime: bool,
+    ) -> None:
+        self.name = f"corosync {transport}"
+        self._network = network
+        self._directory = directory
+        self._client = client
+        self._transport = transport
+        self._timeouts = timeouts
+        self._is_realtime = is_realtime
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._clients: dict[int, subprocess.Popen[bytes]] = {}
+        self._key = os.urandom(256)
+
+    def __enter__(self) -> Self:
+        for node in self._network.nodes:
+            for name in ("etc", "run", "lib"):
+                (self._home(node) / name).mkdir(parents=True)
+            self._configure(node)
+            self.start(node)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop_flood()
+        for node in list(self._processes):
+            self.kill(node)
+
+    def _home(self, node: int) -> Path:
+        return self._directory / f"c{node}"
+
+    def _configure(self, node: int) -> None:
+        home = self._home(node)
+        cipher = "\n".join(
+            ("crypto_cipher: aes256", "crypto_hash: sha256") if self._transport == "knet" else ()
+        )
+        timeouts = "\n".join(self._timeouts)
+        nodes = "\n".join(
+            f"node {{\nring0_addr: {self._network.address(peer)}\nnodeid: {peer}\nname: n{peer}\n}}"
+            for peer in self._network.nodes
+        )
+        (home / "etc" / "corosync.conf").write_text(
+            f"totem {{\nversion: 2\ncluster_name: bench\ntransport: {self._transport}\n{cipher}\n"
+            f"{timeouts}\n}}\n"
+            f"logging {{\nto_stderr: no\nto_syslog: no\nto_logfile: yes\n"
+            f"logfile: {home / 'log'}\ntimestamp: hires\n}}\n"
+            f"quorum {{\nprovider: corosync_votequorum\n}}\nnodelist {{\n{nodes}\n}}\n"
+            f"{'' if self._is_realtime else ORDINARY}"
+        )
+        key = home / "etc" / "authkey"
+        key.write_bytes(self._key)
+        key.chmod(0o400)
+
+    def start(self, node: int) -> None:
+        """Start a daemon; return when its mount namespace is complete, for clients to enter."""
+        home = str(self._home(node))
+        command = ("unshare", "-m", "--propagation", "private", "sh", "-c", MOUNTS, home)
+        with (self._home(node) / "out").open("ab") as out:
+            self._processes[node] = subprocess.Popen(
+                self._network.within(node, *command), stdout=out, stderr=out
+            )
+        comm = Path("/proc", str(self.pid(node)), "comm")
+        wait_for(f"{self.name}: node {node}", lambda: comm.read_text().strip() == "corosync")
+
+    def kill(self, node: int) -> int:
+        """Kill a daemon without warning; return when. Its client notices by itself."""
+        process = self._processes.pop(node)
+        killed_at = now_us()
+        process.kill()
+        process.wait()
+        if node in self._clients:
+            self._end_client(node)
+        return killed_at
+
+    def pid(self, node: int) -> int:
+        return self._processes[node].pid
+
+    # Clients: the cluster's views are theirs
+
+    def _begin_client(self, node: int, *words: str) -> None:
+        where = ("nsenter", "-t", str(self.pid(node)), "-m", "-n")
+        with self._told(node).open("wb") as out, (self._home(node) / "errors").open("ab") as errors:
+            self._clients[node] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *where, str(self._client), *words],
+                stdout=out,
+                stderr=errors,
+            )
+
+    def _end_client(self, node: int) -> None:
+        client = self._clients.pop(node)
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+
+    def _told(self, node: int) -> Path:
+        return self._home(node) / "told"
+
+    def _facts(self, node: int, kind: str) -> list[list[int]]:
+        return facts(self._told(node).read_text(), kind)
+
+    def views(self, node: int) -> list[tuple[int, list[int]]]:
+        """Return each view a client has been told, with its time."""
+        return [(at, sorted(members)) for at, *members in self._facts(node, "view")]
+
+    def wait_for_ring(self) -> None:
+        """Wait until every client sees every other: those that crashed get a new one."""
+        wait_for(f"{self.name}: one group of all", self._is_one_group)
+
+    def _is_one_group(self) -> bool:
+        views = [self.views(node) for node in self._network.nodes]
+        return all(one and one[-1][1] == list(self._network.nodes) for one in views)
+
+    def is_disturbed(self, since: int, until: int) -> bool:
+        """Whether somebody was told of another view between these times."""
+        return any(since <= at < until for node in self._processes for at, _ in self.views(node))
+
+    def view_without(self, victim: int, node: int) -> int | None:
+        """Return when a survivor's client was told of a view without the victim."""
+        at, members = self.views(node)[-1]
+        return None if victim in members else at
+
+    # Load
+
+    def flood(self, size: int) -> None:
+        """Have every node send as fast as it may; return when the messages flow."""
+        for node in self._network.nodes:
+            if node not in self._clients:
+                self._begin_client(node, "flood", str(size), str(WINDOW))
+        self.wait_for_ring()
+        wait_for(
+            f"{self.name}: a flood",
+            lambda: all(self._facts(node, "flows") for node in self._network.nodes),
+        )
+
+    def stop_flood(self) -> None:
+        for node in list(self._clients):
+            self._end_client(node)
+
+    def delivered(self) -> int:
+        """Return how many messages the first node's client was told, as of the last second."""
+        facts = self._facts(self._network.nodes[0], "delivered")
+        return facts[-1][1] if facts else 0
+
+    def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
+        """Send at a steady rate, one at a time; return how long each took since it was due."""
+        self._begin_client(node, "probe", str(size), str(rate), str(count))
+        client = self._clients[node]
+        if self._is_realtime:
+            be_realtime(client.pid)
+        if client.wait(timeout=60 + count / rate):
+            raise CannotMeasure(f"{self.name}: {(self._home(node) / 'errors').read_text()}")
+        del self._clients[node]
+        return [took for _, took in self._facts(node, "took")]
