@@ -131,8 +131,9 @@ def _table(answers: list[dict[str, object]]) -> str:
 
 
 def _details(one: dict[str, object]) -> str:
-    lag, peers = one["lag"], one["peers"]
+    lag, peers, trace = one["lag"], one["peers"], one["trace"]
     assert isinstance(lag, dict)
+    assert isinstance(trace, dict)
     assert isinstance(peers, dict)
     lines = [
         f"{one['name']}: node {one['node']} of cluster {one['cluster']}, "
@@ -146,6 +147,9 @@ def _details(one: dict[str, object]) -> str:
         f"  could not be sent: {_counts(one['send_errors'])}",
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
+        f"  trace: {trace['level']}"
+        + (f", {trace['lost']} records lost" if trace.get("lost") else "")
+        + (f", STOPPED: {trace['stopped']}" if trace.get("stopped") else ""),
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]
