@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import os
 import signal
 import socket
@@ -103,19 +104,22 @@ class LocalCluster:
         node: ProcessorId,
         *,
         cluster: str = "test",
-        key: str = "cluster.key",
+        keys: Sequence[str] = ("cluster.key",),
         extra: str = "testing = true",
         node_id: ProcessorId | None = None,
         ports: Sequence[int] | None = None,
+        peers: Sequence[ProcessorId] | None = None,
     ) -> None:
-        peers = "\n".join(
+        known = "\n".join(
             f'{peer} = "{self.host}:{port}"'
             for peer, port in zip(self.nodes, ports or self.ports, strict=True)
+            if peer in (peers or self.nodes)
         )
         trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
-            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
-            f"{trace}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
+            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
+            f"keys = {json.dumps(keys)}\n{trace}\n{extra}\n"
+            f"[timeouts]\n{TIMEOUTS}\n[peers]\n{known}\n"
         )
 
     # Lives

@@ -107,7 +107,7 @@ def test_both_sides_of_a_partition_go_on_and_merge(tmp_path: Path) -> None:
 def test_a_wrong_key_and_a_foreign_cluster_are_refused_and_counted(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 4) as cluster:
         write_new_key(tmp_path / "other.key")
-        cluster.configure(3, key="other.key")
+        cluster.configure(3, keys=["other.key"])
         cluster.configure(4, cluster="foreign")
         cluster.start()
         cluster.wait_for_ring([1, 2])

@@ -7,7 +7,7 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
@@ -35,11 +35,13 @@ from evensong.core.totem.ring import SingleRing
 from evensong.core.unit import Origin
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
-from evensong.daemon.seal import Opener, Refused, Sealer
+from evensong.daemon.seal import Key, Opener, Refused, Sealer
+from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
+ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 TRANSMITTER: Final = slice(1, 5)  # of a frame
@@ -90,6 +92,10 @@ class Timed(Protocol):
     def expire(self, now: int) -> None:
         """Do what is due."""
         ...
+
+
+def _ignore_frame(_frame: bytes) -> None:
+    """Do nothing: nobody is there for frames that are not the ring's."""
 
 
 class Life(NamedTuple):
@@ -158,13 +164,14 @@ class Driver:
         self.chores: Final[list[Chore]] = []
         self.timed: Final[list[Timed]] = []
         self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
+        self.aside: Callable[[bytes], None] = _ignore_frame
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
-        self._sealer: Final = sealer
+        self._sealer = sealer
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
-        self._peers: Final = frozenset(peers)
+        self._peers = frozenset(peers)
         self._listeners: Final = tuple(listeners)
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
@@ -211,17 +218,19 @@ class Driver:
         for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
             try:
                 frame = open_datagram(datagram)
-                if frame[TRANSMITTER] != latest:
-                    self._admit(wire.HEADER.unpack_from(frame)[1])
-                    latest = frame[TRANSMITTER]
+                kind = frame[0]
+                if frame[TRANSMITTER] != latest or kind >= ASIDE:
+                    self._admit(wire.HEADER.unpack_from(frame)[1], kind)
+                    latest = frame[TRANSMITTER] if kind < ASIDE else b""
             except Refused as refused:
-                self._refuse(refused)
+                self.refuse(refused.reason, refused.transmitter)
                 continue
-            kind = frame[0]
             if kind == wire.REGULAR:
                 regulars.append(frame)
             elif kind in TOKENS:
                 tokens.append(frame)
+            elif kind >= ASIDE:
+                self.aside(frame)
             else:
                 others.append(frame)
         for frames in (regulars, tokens, others):
@@ -229,18 +238,19 @@ class Driver:
                 self.core.receive_many(frames, clock())
                 self._perform()
 
-    def _admit(self, transmitter: ProcessorId) -> None:
+    def _admit(self, transmitter: ProcessorId, kind: int) -> None:
         """Note that a peer was heard, or refuse who is none."""
         if transmitter in self.ignored:
             raise Refused("ignored", transmitter)
         if transmitter in self._peers:
-            self.heard_at[transmitter] = clock()
+            if kind < ASIDE:
+                self.heard_at[transmitter] = clock()
         elif transmitter != self.life.node:  # a twin of mine is the core's business
             raise Refused("not a peer", transmitter)
 
-    def _refuse(self, refused: Refused) -> None:
-        booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
-        key = (refused.reason, booked_on)
+    def refuse(self, reason: str, claimed: ProcessorId) -> None:
+        """Count a datagram that had no effect."""
+        key = (reason, claimed if claimed in self._peers else STRANGER)
         self.refusals[key] = self.refusals.get(key, 0) + 1
 
     # What the core asks for
@@ -343,6 +353,35 @@ class Driver:
         """Neither hear these peers nor speak to them: a partition, for tests."""
         self.ignored = frozenset(peers)
         self._datagrams.ignore(self.ignored)
+
+    def seal(self, frame: bytes) -> bytes:
+        """Seal a frame as this life's next datagram."""
+        return self._sealer.seal(frame)
+
+    def overhead(self) -> int:
+        """How many bytes sealing adds to a frame."""
+        return self._sealer.overhead
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return how far each life that was heard has counted: id, incarnation, boot."""
+        return self._opener.lives()
+
+    def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
+        """Hear and speak to these from now on."""
+        self._peers = frozenset(peers)
+        self._datagrams.set_peers(peers)
+        for gone in self.heard_at.keys() - self._peers:
+            del self.heard_at[gone]
+
+    def set_keys(self, cluster: str, keys: tuple[Key, ...]) -> None:
+        """Seal with the first of these and accept them all from now on."""
+        self._opener.accept_keys(keys)
+        key = keys[0] if keys else None
+        if key != self._sealer.key:
+            sealer = Sealer(cluster, key, *self.life)
+            # A key that comes back meets none of its nonces again: the counter only ever rises.
+            sealer.counter = self._sealer.counter
+            self._sealer = sealer
 
     def own_delivered(self) -> int:
         """How many of this daemon's own messages were delivered here."""
