@@ -1,4 +1,4 @@
-# `make` or `make help` lists what there is. Nothing here needs root or writes outside this directory.
+# `make` or `make help` lists what there is. Only test-net needs root; nothing writes outside this directory.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -8,11 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint mutants hostile soak bench clean
+.PHONY: help demo test test-net lint mutants hostile soak bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## the product's story, in a few seconds
 	$(BIN)/evensong demo
@@ -25,11 +25,15 @@ lint: $(READY) ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
+	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)
+
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
 
-hostile: $(READY) ## a million hostile frames
+hostile: $(READY) ## a million hostile frames at a core, a million datagrams at a daemon
 	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py --hostile-frames 1000000
+	$(BIN)/python -m pytest -q tests/daemon/test_hostile.py --hostile-datagrams 1000000
 
 soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 	$(BIN)/evensong sim --seeds $(SEEDS)

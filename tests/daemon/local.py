@@ -25,6 +25,7 @@ from evensong.trace.judge import judge
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
+PORT = 5405  # where every host is a daemon's own
 # A machine that is busy for a few hundred milliseconds must not look like one that crashed.
 TIMEOUTS = (
     'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
@@ -51,23 +52,36 @@ def free_ports(host: str, count: int) -> list[int]:
     return ports
 
 
-def wait_for(what: str, holds: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-    until = time.monotonic() + seconds
+def wait_for(what: str, holds: Callable[[], bool], poll_s: float = POLL_S) -> None:
+    until = time.monotonic() + DEADLINE_S
     while not holds():
-        assert time.monotonic() < until, f"not within {seconds} s: {what}"
-        time.sleep(POLL_S)
+        assert time.monotonic() < until, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(poll_s)
 
 
 class LocalCluster:
     """Daemons 1 to n, each a process of its own; none is left behind."""
 
-    def __init__(self, directory: Path, nodes: int, *, extra: str = "testing = true") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        *,
+        extra: str = "testing = true",
+        timeouts: str = TIMEOUTS,
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """Prepare daemons on loopback; with `hosts` and `prefixes`, wherever these lead."""
         self.directory = directory
+        self.timeouts = timeouts
+        self.prefixes = prefixes
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
-        self.host = own_host()
-        self.ports = free_ports(self.host, nodes)
+        host = own_host()
+        self.hosts = hosts or [host] * nodes
+        self.ports = [PORT] * nodes if hosts else free_ports(host, nodes)
         write_new_key(directory / "cluster.key")
         for node in self.nodes:
             self.state(node).mkdir()
@@ -111,15 +125,15 @@ class LocalCluster:
         peers: Sequence[ProcessorId] | None = None,
     ) -> None:
         known = "\n".join(
-            f'{peer} = "{self.host}:{port}"'
-            for peer, port in zip(self.nodes, ports or self.ports, strict=True)
+            f'{peer} = "{host}:{port}"'
+            for peer, host, port in zip(self.nodes, self.hosts, ports or self.ports, strict=True)
             if peer in (peers or self.nodes)
         )
         trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
             f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
             f"keys = {json.dumps(keys)}\n{trace}\n{extra}\n"
-            f"[timeouts]\n{TIMEOUTS}\n[peers]\n{known}\n"
+            f"[timeouts]\n{self.timeouts}\n[peers]\n{known}\n"
         )
 
     # Lives
@@ -129,6 +143,7 @@ class LocalCluster:
             with (self.state(node) / "log").open("ab") as log:
                 self.processes[node] = subprocess.Popen(
                     [
+                        *(self.prefixes[node - 1] if self.prefixes else ()),
                         *(sys.executable, "-m", "evensong.cli.main", "daemon"),
                         *("--until-eof", str(self.config(node))),
                     ],
@@ -188,12 +203,16 @@ class LocalCluster:
 
     # Messages
 
-    def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
-        """Submit messages; the daemon names them as units, from 1 in each life."""
+    def send(
+        self, node: ProcessorId, count: int, service: str = "agreed", size: int | None = None
+    ) -> None:
+        """Submit messages of various lengths unless one is said; the daemon names them as units."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
         bodies = [b"%d" % number * (number % 40) for number in range(first, first + count)]
+        if size is not None:
+            bodies = [body.ljust(size, b".") for body in bodies]
         payloads = [base64.b64encode(body).decode() for body in bodies]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1

@@ -159,8 +159,8 @@ def test_auto_is_lan_until_something_was_measured() -> None:
     assert parsed(profile="auto").parameters == parsed().parameters
     measured = {"rotation": "2ms", "lag": "18ms"}
     parameters = parsed(profile="auto", measured=measured).parameters
-    assert parameters.token_loss == 80_000
-    assert parameters.join == PROFILES["lan"].join * 80 // 300
+    assert parameters.token_loss == 90_000
+    assert parameters.join == PROFILES["lan"].join * 90 // 300
     changed = parsed(profile="auto", measured=measured, timeouts={"join": "9ms"}).parameters
     assert changed.join == 9_000
 

@@ -162,9 +162,9 @@ class Driver:
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
+        self.aside: Callable[[bytes], None] = _ignore_frame
         self.timed: Final[list[Timed]] = []
         self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
-        self.aside: Callable[[bytes], None] = _ignore_frame
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer = sealer

@@ -53,6 +53,11 @@ def read_record(settings: Settings) -> StableRecord:
         raise CannotStart(f"state: {settings.state}: {error.strerror}") from None
 
 
+def next_incarnation(record: StableRecord, wall_ms: int) -> int:
+    """Name a life: later than those on record, and than those of a directory that was wiped."""
+    return max(record.incarnation + 1, wall_ms)
+
+
 def lock_state(state: Path) -> int:
     """Keep other daemons out of a state directory for as long as the descriptor is open."""
     try:
@@ -83,11 +88,13 @@ def run(
         stack.callback(os.close, lock_state(settings.state))
         record = read_record(settings)
         datagrams = stack.enter_context(closing(_datagrams(settings)))
-        incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
+        incarnation = next_incarnation(record, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
         tail, pace = Tail(), Pace()
         memory = stack.enter_context(closing(Memory(settings, life, log.say)))
-        listeners: list[Listener] = [tail, pace, log, *memory.listeners]
+        listeners: list[Listener] = [tail, pace, log, memory.flight]
+        if memory.spool is not None:
+            listeners.append(memory.spool)
         driver = _driver(settings, life, record, keys, datagrams, listeners)
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, memory)
@@ -98,8 +105,6 @@ def run(
         reload.tell(orders.set_settings)
         orders.add("reload", reload.answer)
         orders.add("doctor", Doctor(lambda: reload.settings, driver, datagrams).answer)
-        orders.add("flush", memory.flush)
-        orders.add("flight", memory.show_flight)
         stack.enter_context(closing(_Bells(driver, log, reload.on_signal)))
         if until_eof:
             driver.watch.add(sys.stdin.fileno(), lambda _: _read_on(driver))

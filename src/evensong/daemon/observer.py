@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
-from evensong.daemon.control import Answer, Request
 from evensong.daemon.converter import Converter, close_leftovers
-from evensong.daemon.driver import Driver, Life, Listener, clock
+from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.flight import Flight
 from evensong.daemon.settings import Settings
 from evensong.daemon.spool import Spool, Traced
-from evensong.errors import BadRequest, CannotStart
+from evensong.errors import CannotStart
 
 
 @final
@@ -33,26 +32,6 @@ class Memory:
         self._converter = Converter(directory, settings.trace_keep, say)
         self.spool = Spool(traced, clock(), say)
         self.spool.closed = self._converter.want
-
-    @property
-    def listeners(self) -> list[Listener]:
-        """Who wants to be told what happens."""
-        return [self.flight] if self.spool is None else [self.flight, self.spool]
-
-    def status(self) -> dict[str, object]:
-        """Return what a person wants to know of the trace."""
-        return self.spool.status() if self.spool is not None else {"level": "off"}
-
-    def flush(self, _: Request) -> Answer:
-        """Write the trace down as far as it goes."""
-        if self.spool is None:
-            raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
-        self.spool.flush(clock())
-        return {"trace": self.spool.status()}
-
-    def show_flight(self, _: Request) -> Answer:
-        """Return what the flight recorder remembers."""
-        return {"entries": self.flight.entries()}
 
     def attach(self, driver: Driver, refused: Callable[[], Mapping[str, int]]) -> None:
         """Let the driver see after what is due, and note what nobody is told of as it happens."""

@@ -22,7 +22,7 @@ from evensong.errors import BadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a message of one datagram needs besides its body, also when recovery wraps it.
+# What a message of one datagram needs besides its payload, also when recovery wraps it.
 WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 FLOOD_MAX_S: Final = 86_400
@@ -47,13 +47,16 @@ class Orders:
         self._datagrams: Final = datagrams
         self._tail: Final = tail
         self._pace: Final = pace
-        self._memory: Final = memory
+        self._spool: Final = memory.spool
+        self._flight: Final = memory.flight
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
+            "flush": self.flush,
+            "flight": self.flight,
             "flood": self.flood,
         }
 
@@ -113,12 +116,12 @@ class Orders:
             "dropped": dict(sorted(driver.core.machine.drops.items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
-            "trace": self._memory.status(),
             "rotation": {
                 "count": self._pace.rotations,
                 "p50_us": self._pace.rotation_us(50),
                 "p99_us": self._pace.rotation_us(99),
             },
+            "trace": self._spool.status() if self._spool else {"level": "off"},
             "lag": {
                 "recent_us": driver.lag.recent_us(),
                 "worst_us": driver.lag.worst_us,
@@ -187,6 +190,17 @@ class Orders:
             raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
         driver.submit(packets)
         return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+
+    def flush(self, _: Request) -> Answer:
+        """Write the trace down as far as it goes."""
+        if self._spool is None:
+            raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
+        self._spool.flush(clock())
+        return {"trace": self._spool.status()}
+
+    def flight(self, _: Request) -> Answer:
+        """Return what the flight recorder remembers."""
+        return {"entries": self._flight.entries()}
 
     def flood(self, request: Request) -> Answer:
         """Send as much as the ring takes, for so long; no seconds stop it."""

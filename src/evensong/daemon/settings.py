@@ -170,10 +170,10 @@ def effective(settings: Settings) -> dict[str, object]:
         "gso": settings.gso,
         "profile": settings.profile,
         "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
-        "testing": settings.testing,
         "trace": settings.trace,
         "trace_dir": str(settings.trace_dir),
-        "trace_keep": f"{settings.trace_keep >> 20}MiB",
+        "trace_keep": f"{settings.trace_keep // SIZES['MiB']}MiB",
+        "testing": settings.testing,
     }
     if multicast:
         told["multicast"] = str(multicast.group)
