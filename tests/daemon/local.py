@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import os
 import signal
 import socket
@@ -78,9 +79,9 @@ class LocalCluster:
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
-        host = own_host()
-        self.hosts = hosts or [host] * nodes
-        self.ports = [PORT] * nodes if hosts else free_ports(host, nodes)
+        self.host = own_host()
+        self.hosts = hosts or [self.host] * nodes
+        self.ports = [PORT] * nodes if hosts else free_ports(self.host, nodes)
         write_new_key(directory / "cluster.key")
         for node in self.nodes:
             self.state(node).mkdir()
@@ -117,19 +118,22 @@ class LocalCluster:
         node: ProcessorId,
         *,
         cluster: str = "test",
-        key: str = "cluster.key",
+        keys: Sequence[str] = ("cluster.key",),
         extra: str = "testing = true",
         node_id: ProcessorId | None = None,
         ports: Sequence[int] | None = None,
+        peers: Sequence[ProcessorId] | None = None,
     ) -> None:
-        peers = "\n".join(
+        known = "\n".join(
             f'{peer} = "{host}:{port}"'
             for peer, host, port in zip(self.nodes, self.hosts, ports or self.ports, strict=True)
+            if peer in (peers or self.nodes)
         )
         record = 'record = "record"' if "testing" in extra else ""
         self.config(node).write_text(
-            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
-            f"{record}\n{extra}\n[timeouts]\n{self.timeouts}\n[peers]\n{peers}\n"
+            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
+            f"keys = {json.dumps(keys)}\n{record}\n{extra}\n"
+            f"[timeouts]\n{self.timeouts}\n[peers]\n{known}\n"
         )
 
     # Lives

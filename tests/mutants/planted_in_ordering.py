@@ -4,6 +4,10 @@ from typing import Final
 
 from tests.mutants.mutant import UNIT, Mutant, Seeds
 
+RUN: Final = (
+    "test_ring.py::test_datagrams_that_come_together_have_the_effects_of_one_after_the_other"
+)
+
 ORDERING_MUTANTS: Final = (
     Mutant(
         "safe line from one visit",
@@ -205,5 +209,47 @@ ORDERING_MUTANTS: Final = (
         "        if not self.hold_cancelled:\n",
         "        if self.hold_cancelled:\n",
         UNIT + "test_states_timers.py::test_who_does_not_hold_the_idle_token_asks_for_it_once",
+    ),
+    Mutant(
+        "recovery traffic taken for messages in a run",
+        "ordering.py",
+        "                or flags & ENCAP\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run beyond the horizon",
+        "ordering.py",
+        "or not aru < seq <= reach",
+        "or not aru < seq",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run of another ring",
+        "ordering.py",
+        "                or ring_seq != my_ring_seq\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run takes what it has",
+        "ordering.py",
+        "                or seq in messages\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run forgets the holes it fills",
+        "ordering.py",
+        "        while aru + 1 in messages:\n            aru += 1\n        buffer.aru = aru\n",
+        "        buffer.aru = max(aru, high)\n",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "what comes together is never delivered",
+        "ring.py",
+        "                    machine.deliver_stored()\n",
+        "",
+        UNIT + RUN,
     ),
 )

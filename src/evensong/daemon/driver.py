@@ -7,7 +7,7 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
@@ -34,11 +34,13 @@ from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
-from evensong.daemon.seal import Opener, Refused, Sealer
+from evensong.daemon.seal import Key, Opener, Refused, Sealer
+from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
+ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 TRANSMITTER: Final = slice(1, 5)  # of a frame
@@ -79,6 +81,10 @@ class Listener(Protocol):
     def end(self, how: str, now: int, cause: str = "") -> None:
         """This life is over: `stop` in good order, or `fail`."""
         ...
+
+
+def _ignore_frame(_frame: bytes) -> None:
+    """Do nothing: nobody is there for frames that are not the ring's."""
 
 
 class Life(NamedTuple):
@@ -144,13 +150,14 @@ class Driver:
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
+        self.aside: Callable[[bytes], None] = _ignore_frame
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
-        self._sealer: Final = sealer
+        self._sealer = sealer
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
-        self._peers: Final = frozenset(peers)
+        self._peers = frozenset(peers)
         self._listeners: Final = tuple(listeners)
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
@@ -190,17 +197,19 @@ class Driver:
         for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
             try:
                 frame = open_datagram(datagram)
-                if frame[TRANSMITTER] != latest:
-                    self._admit(wire.HEADER.unpack_from(frame)[1])
-                    latest = frame[TRANSMITTER]
+                kind = frame[0]
+                if frame[TRANSMITTER] != latest or kind >= ASIDE:
+                    self._admit(wire.HEADER.unpack_from(frame)[1], kind)
+                    latest = frame[TRANSMITTER] if kind < ASIDE else b""
             except Refused as refused:
-                self._refuse(refused)
+                self.refuse(refused.reason, refused.transmitter)
                 continue
-            kind = frame[0]
             if kind == wire.REGULAR:
                 regulars.append(frame)
             elif kind in TOKENS:
                 tokens.append(frame)
+            elif kind >= ASIDE:
+                self.aside(frame)
             else:
                 others.append(frame)
         for frames in (regulars, tokens, others):
@@ -208,31 +217,35 @@ class Driver:
                 self.core.receive_many(frames, clock())
                 self._perform()
 
-    def _admit(self, transmitter: ProcessorId) -> None:
+    def _admit(self, transmitter: ProcessorId, kind: int) -> None:
         """Note that a peer was heard, or refuse who is none."""
         if transmitter in self.ignored:
             raise Refused("ignored", transmitter)
         if transmitter in self._peers:
-            self.heard_at[transmitter] = clock()
+            if kind < ASIDE:
+                self.heard_at[transmitter] = clock()
         elif transmitter != self.life.node:  # a twin of mine is the core's business
             raise Refused("not a peer", transmitter)
 
-    def _refuse(self, refused: Refused) -> None:
-        booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
-        key = (refused.reason, booked_on)
+    def refuse(self, reason: str, claimed: ProcessorId) -> None:
+        """Count a datagram that had no effect."""
+        key = (reason, claimed if claimed in self._peers else STRANGER)
         self.refusals[key] = self.refusals.get(key, 0) + 1
 
     # What the core asks for
 
     def _perform(self) -> None:
-        """Perform the core's effects in order; broadcasts that follow each other go together."""
+        """Perform the core's effects; broadcasts go together, in one burst behind the token.
+
+        The next processor works while this one sends. To the others it looks like a network that
+        lets tokens overtake, and it is as safe.
+        """
         now = clock()
         listeners = self._listeners
-        seal = self._sealer.seal
         burst: list[bytes] = []
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
-                burst.append(seal(effect.datagram))
+                burst.append(effect.datagram)
             elif isinstance(effect, Sent):
                 self.sent += 1
                 for listener in listeners:
@@ -242,8 +255,7 @@ class Driver:
                 for listener in listeners:
                     listener.deliver(effect, now)
             elif isinstance(effect, Unicast):
-                self._flush(burst)
-                self._datagrams.unicast(effect.to, seal(effect.datagram))
+                self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
             elif isinstance(effect, TokenVisit):
                 for listener in listeners:
                     listener.visit(effect, now)
@@ -269,7 +281,8 @@ class Driver:
 
     def _flush(self, burst: list[bytes]) -> None:
         if burst:
-            self._datagrams.broadcast(burst)
+            seal = self._sealer.seal
+            self._datagrams.broadcast([seal(frame) for frame in burst])
             burst.clear()
 
     def _count(self, messages: Sequence[Ordered]) -> None:
@@ -313,6 +326,35 @@ class Driver:
         """Neither hear these peers nor speak to them: a partition, for tests."""
         self.ignored = frozenset(peers)
         self._datagrams.ignore(self.ignored)
+
+    def seal(self, frame: bytes) -> bytes:
+        """Seal a frame as this life's next datagram."""
+        return self._sealer.seal(frame)
+
+    def overhead(self) -> int:
+        """How many bytes sealing adds to a frame."""
+        return self._sealer.overhead
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return how far each life that was heard has counted: id, incarnation, boot."""
+        return self._opener.lives()
+
+    def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
+        """Hear and speak to these from now on."""
+        self._peers = frozenset(peers)
+        self._datagrams.set_peers(peers)
+        for gone in self.heard_at.keys() - self._peers:
+            del self.heard_at[gone]
+
+    def set_keys(self, cluster: str, keys: tuple[Key, ...]) -> None:
+        """Seal with the first of these and accept them all from now on."""
+        self._opener.accept_keys(keys)
+        key = keys[0] if keys else None
+        if key != self._sealer.key:
+            sealer = Sealer(cluster, key, *self.life)
+            # A key that comes back meets none of its nonces again: the counter only ever rises.
+            sealer.counter = self._sealer.counter
+            self._sealer = sealer
 
     def own_delivered(self) -> int:
         """How many of this daemon's own messages were delivered here."""

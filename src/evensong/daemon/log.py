@@ -92,7 +92,7 @@ class Log:
             self._summary_at = now + SUMMARY_US
             self._told = dict(refused)
             told = ", ".join(f"{reason} {count}" for reason, count in news.items())
-            self.say(f"refused datagrams, by reason: {told}")
+            self.say(f"refused datagrams, by reason: {told} (`evensong doctor` says why)")
 
 
 def summary(log: Log, refused: Callable[[], Mapping[str, int]]) -> Callable[[int], None]:

@@ -13,10 +13,10 @@ burst can be made equally long. The header is authenticated with the frame. docs
 """
 
 import struct
-import zlib
 from collections import OrderedDict
 from hashlib import blake2b
 from typing import Final, NamedTuple, final
+from zlib import crc32
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from evensong.core.ids import ProcessorId
-from evensong.core.totem.wire import HEADER as FRAME_HEADER
 
 ENVELOPE: Final = struct.Struct("!2sBB8sHIQQQH")
 NAME: Final = struct.Struct("!2sBB8sHIQQ")  # what is the same in all envelopes of a life
@@ -43,7 +42,16 @@ NO_KEY: Final = 0  # the key id of an insecure cluster
 LIVES_MAX: Final = 512  # lives of peers that are remembered; the longest silent one is forgotten
 
 OVERHEAD: Final = ENVELOPE.size + TAG_SIZE
-FRAME_WHO: Final = slice(1, FRAME_HEADER.size)
+WHO_AT: Final = 1  # where a frame has it
+# Looked up once for each datagram otherwise.
+HEAD_SIZE: Final = ENVELOPE.size
+NAME_SIZE: Final = NAME.size
+CRC_SIZE: Final = CRC.size
+SIZE_MIN: Final = HEAD_SIZE + CRC_SIZE
+pack_counter: Final = COUNTER.pack
+unpack_counter: Final = COUNTER.unpack_from
+pack_crc: Final = CRC.pack
+unpack_crc: Final = CRC.unpack_from
 
 
 class Key(NamedTuple):
@@ -83,12 +91,14 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_name", "counter")
+    __slots__ = ("_aead", "_name", "counter", "key", "overhead")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
     ) -> None:
         key_id = key.key_id if key else NO_KEY
+        self.key: Final = key
+        self.overhead: Final = ENVELOPE.size + (TAG_SIZE if key else CRC.size)
         life = (transmitter, incarnation, boot)
         self._name: Final = NAME.pack(MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
         self._aead: Final = _traffic_key(key.secret, *life) if key else None
@@ -97,10 +107,10 @@ class Sealer:
     def seal(self, frame: bytes) -> bytes:
         """Return the datagram that carries a frame; never the same twice."""
         self.counter += 1
-        header = self._name + COUNTER.pack(self.counter, len(frame))
+        header = self._name + pack_counter(self.counter, len(frame))
         if self._aead is None:
             bare = header + frame
-            return bare + CRC.pack(zlib.crc32(bare))
+            return bare + pack_crc(crc32(bare))
         return header + self._aead.encrypt(NONCE_HEAD + header[COUNT], frame, header)
 
 
@@ -108,28 +118,32 @@ class Sealer:
 class _Life:
     """What is remembered of one life of a peer: its key and which counters were seen."""
 
-    __slots__ = ("aead", "highest", "key_id", "seen", "transmitter")
+    __slots__ = ("aead", "highest", "key_id", "missing", "transmitter", "who")
 
-    def __init__(self, key_id: int, transmitter: ProcessorId, aead: AESGCM | None) -> None:
+    def __init__(
+        self, key_id: int, transmitter: ProcessorId, who: bytes, aead: AESGCM | None
+    ) -> None:
         self.key_id: Final = key_id
         self.transmitter: Final = transmitter
+        self.who: Final = who  # transmitter and incarnation as frames have them
         self.aead: Final = aead
         self.highest = 0
-        self.seen = 0  # bit n: the counter n below the highest was seen
+        self.missing: set[int] = set()  # counters below the highest that were not seen
 
     def is_repeated(self, counter: int, window: int) -> bool:
         """Whether this counter was seen, or is too old to tell."""
-        below = self.highest - counter
-        return below >= 0 and (below >= window or bool(self.seen >> below & 1))
+        return counter not in self.missing or self.highest - counter >= window
 
-    def note(self, counter: int, window: int, mask: int) -> None:
-        """Remember a counter that has proved genuine; the mask has a bit for each of the window."""
-        ahead = counter - self.highest
-        if ahead <= 0:
-            self.seen |= 1 << -ahead
+    def skip_to(self, counter: int, window: int) -> None:
+        """Remember a genuine counter that is not the next one."""
+        if counter < self.highest:
+            self.missing.discard(counter)
             return
+        oldest = counter - window + 1
+        self.missing.update(range(max(self.highest + 1, oldest), counter))
         self.highest = counter
-        self.seen = (self.seen << ahead | 1) & mask if ahead < window else 1
+        if len(self.missing) > 2 * window:
+            self.missing = {one for one in self.missing if one >= oldest}
 
 
 @final
@@ -139,43 +153,62 @@ class Opener:
     The replay window is wide because the token shares the counter and overtakes data.
     """
 
-    __slots__ = ("_cluster", "_keys", "_latest", "_lives", "_mask", "_size_max", "_window")
+    __slots__ = ("_asleep", "_cluster", "_keys", "_latest", "_lives", "_size_max", "_window")
 
     def __init__(self, cluster: str, keys: tuple[Key, ...], window: int, size_max: int) -> None:
         self._cluster: Final = cluster_id(cluster)
         self._keys = {key.key_id: key.secret for key in keys}
         self._lives: Final[OrderedDict[bytes, _Life]] = OrderedDict()  # the latest speaker last
+        self._asleep: Final[dict[bytes, _Life]] = {}  # under keys that are not accepted now
         self._latest: _Life | None = None
         self._window: Final = window
-        self._mask: Final = (1 << window) - 1
         self._size_max: Final = size_max
 
     def accept_keys(self, keys: tuple[Key, ...]) -> None:
-        """Accept these keys from now on; lives under others are forgotten."""
+        """Accept these keys from now on.
+
+        Lives under others are remembered: a key that comes back must not make old datagrams new.
+        """
         self._keys = {key.key_id: key.secret for key in keys}
-        for name, life in list(self._lives.items()):
-            if life.key_id not in self._keys:
-                del self._lives[name]
+        accepted = self._keys.keys() or {NO_KEY}
+        lives = [*self._asleep.items(), *self._lives.items()]
+        self._lives.clear()
+        self._asleep.clear()
+        for name, life in lives[-LIVES_MAX:]:
+            (self._lives if life.key_id in accepted else self._asleep)[name] = life
+        self._latest = None
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return the highest counter of each life that was heard: id, incarnation, boot."""
+        highest: dict[tuple[ProcessorId, int, int], int] = {}
+        for name, life in self._lives.items():
+            transmitter, incarnation, boot = NAME.unpack(name)[5:]
+            who = (transmitter, incarnation, boot)
+            highest[who] = max(highest.get(who, 0), life.highest)
+        return highest
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`."""
         size = len(datagram)
         if size > self._size_max:
             raise Refused("oversized")
-        if size < ENVELOPE.size + CRC.size:
+        if size < SIZE_MIN:
             raise Refused("truncated")
-        name = datagram[: NAME.size]
+        name = datagram[:NAME_SIZE]
         life = self._lives.get(name) or self._meet(name)
-        counter, length = COUNTER.unpack_from(datagram, NAME.size)
-        end = ENVELOPE.size + length + (CRC.size if life.aead is None else TAG_SIZE)
+        counter, length = unpack_counter(datagram, NAME_SIZE)
+        end = HEAD_SIZE + length + (CRC_SIZE if life.aead is None else TAG_SIZE)
         if size < end:
             raise Refused("truncated", life.transmitter)
         if counter <= life.highest and life.is_repeated(counter, self._window):
             raise Refused("replay", life.transmitter)
         frame = _verified(life, datagram, end)
-        if frame[FRAME_WHO] != name[WHO]:
+        if not frame.startswith(life.who, WHO_AT):
             raise Refused("frame of another transmitter", life.transmitter)
-        life.note(counter, self._window, self._mask)
+        if counter == life.highest + 1:
+            life.highest = counter
+        else:
+            life.skip_to(counter, self._window)
         if life is not self._latest:
             self._remember(name, life)
         return frame
@@ -193,12 +226,12 @@ class Opener:
         if is_bare == bool(self._keys):
             raise Refused("unsealed" if is_bare else "sealed", transmitter)
         if is_bare:
-            return _Life(key_id, transmitter, None)
+            return _Life(key_id, transmitter, name[WHO], None)
         secret = self._keys.get(key_id)
         if secret is None:
             raise Refused("key", transmitter)
         aead = _traffic_key(secret, transmitter, incarnation, boot)
-        return _Life(key_id, transmitter, aead)
+        return _Life(key_id, transmitter, name[WHO], aead)
 
     def _remember(self, name: bytes, life: _Life) -> None:
         lives = self._lives
@@ -211,12 +244,12 @@ class Opener:
 def _verified(life: _Life, datagram: bytes, end: int) -> bytes:
     """Return the frame if it is genuine, or at least whole."""
     if life.aead is None:
-        body = end - CRC.size
-        if CRC.unpack_from(datagram, body)[0] != zlib.crc32(datagram[:body]):
+        body = end - CRC_SIZE
+        if unpack_crc(datagram, body)[0] != crc32(datagram[:body]):
             raise Refused("altered", life.transmitter)
-        return datagram[ENVELOPE.size : body]
-    header = datagram[: ENVELOPE.size]
+        return datagram[HEAD_SIZE:body]
+    header = datagram[:HEAD_SIZE]
     try:
-        return life.aead.decrypt(NONCE_HEAD + header[COUNT], datagram[ENVELOPE.size : end], header)
+        return life.aead.decrypt(NONCE_HEAD + header[COUNT], datagram[HEAD_SIZE:end], header)
     except InvalidTag:
         raise Refused("altered", life.transmitter) from None

@@ -4,6 +4,7 @@ A visit repairs, broadcasts, acknowledges, requests, passes the token on and del
 order; what it means for the membership is left to `ring.py`, which is told how the visit ended.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, final
 
@@ -102,6 +103,21 @@ class TokenHolder:
         self.regular_at = now
         timers.token_loss.start(now)
         return ""
+
+    def store_run(self, datagrams: Sequence[bytes], start: int, now: int) -> int:
+        """Keep the messages of the ring in use from there on, up to anything else; return how many.
+
+        It is `store` for each, in one loop: a busy ring spends most of its time here.
+        """
+        ring = self.ring
+        kept = ring.add_run(datagrams, start)
+        if kept:
+            timers = self.timers
+            if ring.buffer.high > self.last_token_seq:
+                timers.token_retransmit.stop()
+            self.regular_at = now
+            timers.token_loss.start(now)
+        return kept
 
     def deliver_alone(self) -> None:
         """On a ring of one, a message is ordered and safe as soon as it is there."""

@@ -7,17 +7,32 @@ Invariant: released <= my_safe <= my_aru, released <= high_delivered; none falls
 """
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final, final
 
 from evensong.core.buffer import ReceiveBuffer
 from evensong.core.effects import Broadcast, Deliver, Effect, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
-from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
+from evensong.core.totem.frames import ENCAP, FLAGS, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.wire import PACKET_MAX, encapsulate, encode_regular, encode_token
+from evensong.core.totem.wire import (
+    PACKET_MAX,
+    PAYLOAD_MAX,
+    REGULAR,
+    REGULAR_FRAME,
+    REGULAR_SIZE,
+    SEQ_MAX,
+    SERVICES,
+    encapsulate,
+    encode_regular,
+    encode_token,
+)
 
 SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
+REGULAR_MAX: Final = REGULAR_SIZE + PAYLOAD_MAX
+unpack_regular: Final = REGULAR_FRAME.unpack_from
 
 
 @final
@@ -53,6 +68,7 @@ class Ring:
         "my_id",
         "my_safe",
         "my_token_seq",
+        "others",
         "parameters",
         "ring_id",
         "seq_seen",
@@ -74,6 +90,7 @@ class Ring:
     ) -> None:
         self.ring_id: Final = ring_id
         self.members: Final = members
+        self.others: Final = frozenset(members) - {my_id}
         self.my_id: Final = my_id
         self.incarnation: Final = incarnation
         self.parameters: Final = parameters
@@ -104,6 +121,62 @@ class Ring:
     def can_hold(self, message: RegularMessage) -> bool:
         """Whether the message can be an honest one of this ring; all honest ones pass."""
         return self.buffer.is_in_reach(message.seq) and message.sender_id in self.members
+
+    def add_run(self, datagrams: Sequence[bytes], start: int) -> int:
+        """Keep the new messages of this ring from there on, up to anything else; return how many.
+
+        The checks are those of `decode_regular`, `can_hold` and `has`; what fails one is left to
+        them, which know what it is.
+        """
+        buffer = self.buffer
+        messages = buffer.messages
+        aru = buffer.aru
+        reach = aru + buffer.horizon
+        high = buffer.high
+        ring_id = self.ring_id
+        my_ring_seq, my_ring_rep = ring_id
+        others, members, services = self.others, self.members, SERVICES
+        kept = 0
+        for datagram in islice(datagrams, start, None):
+            if not REGULAR_SIZE <= len(datagram) <= REGULAR_MAX:
+                break
+            (
+                kind,
+                transmitter,
+                _,
+                sender_id,
+                ring_seq,
+                ring_rep,
+                seq,
+                code,
+                flags,
+                timestamp,
+            ) = unpack_regular(datagram)
+            if (
+                kind != REGULAR
+                or ring_seq != my_ring_seq
+                or ring_rep != my_ring_rep
+                or not aru < seq <= reach
+                or seq in messages
+                or flags & ENCAP
+                or flags > FLAGS
+                or code not in services
+                or timestamp > SEQ_MAX
+                or transmitter not in others
+                or sender_id not in members
+            ):
+                break
+            messages[seq] = RegularMessage(
+                sender_id, ring_id, seq, services[code], flags, timestamp, datagram[REGULAR_SIZE:]
+            )
+            if seq > high:
+                high = seq
+            kept += 1
+        while aru + 1 in messages:
+            aru += 1
+        buffer.aru = aru
+        buffer.high = high
+        return kept
 
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the token can be an honest one of this ring; all honest ones pass."""

@@ -20,6 +20,7 @@ from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
 
 # Looked up once for each message otherwise.
+OPERATIONAL: Final = State.OPERATIONAL
 unpack_header: Final = wire.HEADER.unpack_from
 decode_regular: Final = wire.decode_regular
 
@@ -60,21 +61,32 @@ class SingleRing(Core):
 
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram; drop it, with a reason counted, if anything about it is wrong."""
-        self.receive_many((datagram,), now)
+        if not self.halted:
+            self._notice_pause(now)
+            self._receive_or_drop(datagram, now)
 
     def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
-        """Take in datagrams that came together; what becomes deliverable is delivered at once."""
-        if self.halted:
-            return
-        self._notice_pause(now)
-        machine = self.machine
-        for datagram in datagrams:
-            try:
-                self._receive(datagram, now)
-            except MalformedFrame as malformed:
-                machine.drop(malformed.reason)
+        """Take in datagrams that came together; a run of messages is taken in at once."""
         if not self.halted:
-            machine.deliver_stored()
+            self._notice_pause(now)
+        machine = self.machine
+        at = 0
+        while at < len(datagrams) and not self.halted:
+            if machine.state is OPERATIONAL:
+                stored = machine.holder.store_run(datagrams, at, now)
+                if stored:
+                    machine.met.add("regular")
+                    machine.deliver_stored()
+                    at += stored
+                    continue
+            self._receive_or_drop(datagrams[at], now)
+            at += 1
+
+    def _receive_or_drop(self, datagram: bytes, now: int) -> None:
+        try:
+            self._receive(datagram, now)
+        except MalformedFrame as malformed:
+            self.machine.drop(malformed.reason)
 
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
@@ -133,6 +145,7 @@ class SingleRing(Core):
         elif kind == wire.REGULAR:
             message = decode_regular(datagram, machine.ring.ring_id)
             machine.on_regular(message, transmitter, now)
+            machine.deliver_stored()
         elif kind == wire.TOKEN:
             machine.on_token(wire.decode_token(datagram), now)
         elif kind == wire.JOIN:
