@@ -43,7 +43,7 @@ def test_a_good_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert 'timeouts.token_retransmit = "60ms"' in told
     assert main(["config", "check", "--json", str(cluster.config(2))]) == EXIT_OK
     effective = json.loads(capsys.readouterr().out)["settings"]
-    assert effective["advertise"] == effective["listen"] == f"{cluster.host}:{cluster.ports[1]}"
+    assert effective["advertise"] == effective["listen"] == f"{cluster.hosts[0]}:{cluster.ports[1]}"
     assert effective["packet"] == 1_452
     assert effective["peers"].keys() == {"1", "3"}
 
@@ -146,7 +146,7 @@ def test_reload_tells_what_changed_and_what_is_refused(
         assert main(["reload", "--json", config]) == EXIT_OK
         changed = json.loads(capsys.readouterr().out)["changed"]
         assert changed == {
-            str(cluster.state(1)): [f"peer 2 at {cluster.host}:{cluster.ports[1]} added"]
+            str(cluster.state(1)): [f"peer 2 at {cluster.hosts[0]}:{cluster.ports[1]} added"]
         }
         cluster.configure(1, cluster="other")
         assert main(["reload", config]) == EXIT_USAGE

@@ -18,10 +18,10 @@ from evensong.core.ids import ProcessorId
 from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
-from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId, encode_unit
-from evensong.trace.recording import read_recordings
+from evensong.trace.assembly import TracedLife
+from evensong.trace.directory import read_directory, settle
+from evensong.trace.judge import judge
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
@@ -79,9 +79,9 @@ class LocalCluster:
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
-        self.host = own_host()
-        self.hosts = hosts or [self.host] * nodes
-        self.ports = [PORT] * nodes if hosts else free_ports(self.host, nodes)
+        host = own_host()
+        self.hosts = hosts or [host] * nodes
+        self.ports = [PORT] * nodes if hosts else free_ports(host, nodes)
         write_new_key(directory / "cluster.key")
         for node in self.nodes:
             self.state(node).mkdir()
@@ -129,10 +129,10 @@ class LocalCluster:
             for peer, host, port in zip(self.nodes, self.hosts, ports or self.ports, strict=True)
             if peer in (peers or self.nodes)
         )
-        record = 'record = "record"' if "testing" in extra else ""
+        trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
             f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
-            f"keys = {json.dumps(keys)}\n{record}\n{extra}\n"
+            f"keys = {json.dumps(keys)}\n{trace}\n{extra}\n"
             f"[timeouts]\n{self.timeouts}\n[peers]\n{known}\n"
         )
 
@@ -206,17 +206,14 @@ class LocalCluster:
     def send(
         self, node: ProcessorId, count: int, service: str = "agreed", size: int | None = None
     ) -> None:
-        """Submit units, named as the check needs them; of various lengths unless a size is said."""
+        """Submit messages of various lengths unless one is said; the daemon names them as units."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
-        units = [
-            encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
-            for number in range(first, first + count)
-        ]
+        bodies = [b"%d" % number * (number % 40) for number in range(first, first + count)]
         if size is not None:
-            units = [unit.ljust(size, b".") for unit in units]
-        payloads = [base64.b64encode(unit).decode() for unit in units]
+            bodies = [body.ljust(size, b".") for body in bodies]
+        payloads = [base64.b64encode(body).decode() for body in bodies]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1
 
@@ -246,14 +243,24 @@ class LocalCluster:
 
     # The judge
 
-    def history(self) -> History:
-        return read_recordings(self.directory / "record", self.processes)
+    def lives(self) -> list[TracedLife]:
+        """Read every trace; daemons that run are taken for quiet, others for dead."""
+        lives: list[TracedLife] = []
+        for node in self.nodes:
+            is_running = node in self.processes
+            if is_running:
+                self.ask(node, do="flush")
+            for found in read_directory(self.state(node) / "trace").values():
+                settle(found, "quiesce" if is_running else "lost")
+                lives += found
+        return lives
 
     def check_history(self) -> History:
-        """Hold everything the daemons recorded against extended virtual synchrony."""
-        history = self.history()
-        verdicts = check(history, self.submitted)
+        """Hold everything the daemons traced against extended virtual synchrony."""
+        judgement = judge(self.lives(), self.submitted)
+        verdicts = judgement.verdicts
         assert verdicts.holds, verdicts.explain()
+        assert judgement.is_complete
         judged = {one.property_id for one in verdicts.by_property.values() if one.n_checked}
         assert {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"} <= judged
-        return history
+        return judgement.history

@@ -167,10 +167,10 @@ def test_the_report_of_the_other_explains_a_one_way_link() -> None:
 
 
 def test_differing_parameters_are_named_with_both_values() -> None:
-    other = replace(peer(2).about or ABOUT, parameters=LAN._replace(window_size=80)._asdict())
+    other = replace(peer(2).about or ABOUT, parameters=LAN._replace(window_size=8)._asdict())
     found = only(facts(peer(2, about=other), peer(3)))
     assert found.cause == "parameters"
-    assert f"n2: window_size is 80 there and {LAN.window_size} here" in found.sentence
+    assert f"n2: window_size is 8 there and {LAN.window_size} here" in found.sentence
 
 
 def test_differing_lists_of_peers_name_who_is_missing() -> None:
@@ -194,6 +194,12 @@ def test_a_path_that_carries_less_than_a_packet_is_named() -> None:
     assert "set `packet = 1280` at all daemons" in found.sentence
 
 
+def test_few_answers_tell_of_loss_and_nothing_of_sizes() -> None:
+    found = only(facts(peer(2, answers=2, probes=17, size=1_424), peer(3)))
+    assert found.cause == "loss"
+    assert "n2 answers hardly any question" in found.sentence
+
+
 def test_a_clock_that_differs_is_named() -> None:
     found = only(facts(peer(2, clock_offset_us=3_600_000_000), peer(3)))
     assert found.cause == "clock"
@@ -209,6 +215,9 @@ def test_a_machine_that_is_late_is_named_be_it_ours_or_a_peers() -> None:
     late = replace(peer(2).about or ABOUT, lag_us=third + 1)
     other = only(facts(peer(2, about=late), peer(3)))
     assert (other.cause, other.about) == ("lag", (2,))
+    itself = facts(peer(1), peer(3), node=2, name="n2", lag_us=third + 1)
+    both = only(facts(peer(2, about=late), peer(3)), itself)
+    assert "n2 itself attended to timers" in both.sentence
 
 
 @pytest.mark.parametrize(

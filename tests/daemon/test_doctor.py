@@ -94,7 +94,7 @@ def test_two_daemons_with_one_id_are_named_from_every_side(tmp_path: Path) -> No
         three = [1, 2, 3]
         for node in three:
             cluster.configure(node, peers=three)
-        listen = f'listen = "{cluster.host}:{cluster.ports[3]}"'
+        listen = f'listen = "{cluster.hosts[0]}:{cluster.ports[3]}"'
         cluster.configure(4, node_id=2, peers=three, extra=f"testing = true\n{listen}")
         cluster.start(three)
         cluster.wait_for_ring(three)
@@ -103,7 +103,7 @@ def test_two_daemons_with_one_id_are_named_from_every_side(tmp_path: Path) -> No
         assert "twin" in [finding.cause for finding in findings(cluster, 3)]
         examined(cluster, 4)  # the answers to its probes go to the other
         together = [finding for finding in findings(cluster, 2, 4) if finding.cause == "twin"]
-        assert any(f"{cluster.host}:{cluster.ports[3]}" in one.sentence for one in together)
+        assert any(f"{cluster.hosts[0]}:{cluster.ports[3]}" in one.sentence for one in together)
 
 
 def test_unequal_parameters_and_lists_are_named(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_every_reason_to_refuse_a_datagram_is_counted_and_shown(tmp_path: Path) 
             "frame of another transmitter": speaks_for_3.seal(wire.HEADER.pack(wire.BEACON, 3, 1)),
         }
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outside:
-            at = (cluster.host, cluster.ports[0])
+            at = (cluster.hosts[0], cluster.ports[0])
             for reason, datagram in reasons.items():
                 assert cluster.refused(1, reason) == 0
                 outside.sendto(datagram, at)
@@ -199,7 +199,7 @@ def test_the_command_says_what_is_wrong_and_what_is_not(
         assert main(["doctor", second]) == EXIT_UNREACHABLE
         assert "no daemon runs there; it left in good order at" in capsys.readouterr().out
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            other.bind((cluster.host, cluster.ports[1]))
+            other.bind((cluster.hosts[0], cluster.ports[1]))
             assert main(["doctor", second]) == EXIT_UNREACHABLE
             assert "the port is in use" in capsys.readouterr().out
 
@@ -214,7 +214,7 @@ def test_a_daemon_that_met_its_twin_leaves_word(
         twin = Sealer("test", read_key(tmp_path / "cluster.key"), *life)
         farewell = wire.RING_FRAME.pack(wire.LEAVE, *life[:2], 8, 1)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outside:
-            outside.sendto(twin.seal(farewell), (cluster.host, cluster.ports[0]))
+            outside.sendto(twin.seal(farewell), (cluster.hosts[0], cluster.ports[0]))
         assert cluster.reap(1) == 1
         assert main(["doctor", str(cluster.config(1))]) == EXIT_UNREACHABLE
         assert "processor id 1 is in use" in capsys.readouterr().out

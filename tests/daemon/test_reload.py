@@ -75,7 +75,7 @@ def test_a_fourth_node_is_added_under_traffic(tmp_path: Path) -> None:
         with traffic(cluster, three):
             for node in three:
                 cluster.configure(node)
-                address = f"{cluster.host}:{cluster.ports[3]}"
+                address = f"{cluster.hosts[0]}:{cluster.ports[3]}"
                 assert reload(cluster, node) == [f"peer 4 at {address} added"]
                 wait_for_more(cluster, three)
             assert views(cluster, three) == before

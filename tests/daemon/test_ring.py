@@ -55,7 +55,7 @@ def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(tmp_path: Path) 
         cluster.send(2, 10)
         cluster.wait_until_quiet(cluster.nodes)
         history = cluster.check_history()
-        assert history.lives[2, before].ended == "fail"
+        assert history.lives[2, before].ended == "lost"
         assert len(history.lives[2, after].deliveries) >= 10
 
 

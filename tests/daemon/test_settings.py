@@ -119,7 +119,8 @@ def test_a_bad_override_names_its_key() -> None:
         ({"timeouts": {"token_loss": "100ms"}}, "token_loss >= 4 * token_retransmit"),
         ({"name": ""}, "name: takes a text"),
         ({"testing": 1}, "testing: takes true or false"),
-        ({"record": "file"}, "record: is for tests"),
+        ({"trace": "all"}, "trace: takes one of off, views, digests, events; got 'all'"),
+        ({"trace_keep": "10GB"}, "trace_keep: a size is written"),
         ({"colour": "blue"}, "colour: no such key; there are cluster, node, peers"),
     ],
 )
@@ -158,8 +159,8 @@ def test_auto_is_lan_until_something_was_measured() -> None:
     assert parsed(profile="auto").parameters == parsed().parameters
     measured = {"rotation": "2ms", "lag": "18ms"}
     parameters = parsed(profile="auto", measured=measured).parameters
-    assert parameters.token_loss == 80_000
-    assert parameters.join == PROFILES["lan"].join * 80 // 300
+    assert parameters.token_loss == 90_000
+    assert parameters.join == PROFILES["lan"].join * 90 // 300
     changed = parsed(profile="auto", measured=measured, timeouts={"join": "9ms"}).parameters
     assert changed.join == 9_000
 

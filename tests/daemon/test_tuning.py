@@ -1,7 +1,7 @@
 import pytest
 
 from evensong.core.totem.parameters import FAST, LAN
-from evensong.daemon.tuning import TOKEN_LOSS_MOST, Measured, tuned, worst
+from evensong.daemon.tuning import SCALED, TOKEN_LOSS_MOST, Measured, tuned, worst
 
 
 @pytest.mark.parametrize("rotation", [1, 900, 40_000, 2_000_000, 10**9])
@@ -9,6 +9,7 @@ from evensong.daemon.tuning import TOKEN_LOSS_MOST, Measured, tuned, worst
 def test_tuned_timeouts_can_work_and_what_was_seen_is_no_crash(rotation: int, lag: int) -> None:
     parameters = tuned(Measured(rotation, lag))
     parameters.check(16)
+    assert all(getattr(parameters, key) % 1_000 == 0 for key in SCALED)
     assert parameters.token_loss >= FAST.token_loss
     assert parameters.token_loss > 3 * (rotation + lag) or parameters.token_loss == TOKEN_LOSS_MOST
 

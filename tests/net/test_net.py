@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from evensong.daemon.orders import WRAPPING
+from evensong.daemon.settings import DATAGRAM_MAX
 from tests.daemon.local import LocalCluster
 from tests.net.network import Network, why_not
 
@@ -19,7 +21,6 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 LATE_MAX_US = 100_000  # a third of token_loss, as for every suspicion
 WINDOWS_MAX = 6
-LARGE = 1_300  # bytes; such a message nearly fills a packet
 BACKLOG_MAX = 40  # so that there is always something to send, and little to wait for at the end
 
 
@@ -38,7 +39,7 @@ class Trial:
                 status = self.cluster.status(node)
                 if int(str(status["backlog"])) < BACKLOG_MAX:
                     self.cluster.send(node, 15)
-                    self.cluster.send(node, 5, "safe", size=LARGE)
+                    self.cluster.send(node, 5, "safe", size=DATAGRAM_MAX - WRAPPING)
 
     def view_changes(self, seconds: float, nodes: Sequence[int] = ()) -> int:
         """Carry traffic for so long; return the view changes of whoever of these had most.

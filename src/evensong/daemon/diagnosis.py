@@ -7,6 +7,7 @@ from evensong.core.ids import ProcessorId
 from evensong.daemon.facts import Facts, PeerFacts
 
 REFUSED: Final = frozenset(["key", "cluster", "version", "unsealed", "sealed"])
+ANSWERS_LEAST: Final = 3  # of the five small probes; fewer say nothing of larger ones
 CLOCK_US: Final = 500_000
 LAG_SHARE: Final = 3  # a lateness beyond this part of token_loss explains suspicions
 
@@ -52,9 +53,11 @@ def summary(facts: Facts) -> str:
 
 def _of_peers(facts: Facts, reports: Sequence[Facts]) -> list[Finding]:
     by_cause: dict[str, list[PeerFacts]] = {}
+    examined = {report.node for report in reports}
     for peer in facts.peers:
         for cause in _causes(facts, peer):
-            by_cause.setdefault(cause, []).append(peer)
+            if cause != "lag" or peer.node not in examined:  # who is late says so itself
+                by_cause.setdefault(cause, []).append(peer)
     found = []
     for cause, _, words in RULES:
         peers = by_cause.get(cause, [])
@@ -271,7 +274,19 @@ RULES: Final[tuple[tuple[str, Rule, Words], ...]] = (
     ("parameters", lambda facts, peer: bool(_differing(facts, peer)), _say_parameters),
     ("peers", lambda facts, peer: bool(_unlisted(facts, peer)), _say_peers),
     ("apart", _is_apart, _say_apart),
-    ("mtu", lambda facts, peer: (peer.size or 0) < facts.packet, _say_size),
+    (
+        "loss",
+        lambda _, peer: 0 < peer.answers < ANSWERS_LEAST,
+        _say(
+            "{peers} answers hardly any question: datagrams get lost on the way, or it has just "
+            "started"
+        ),
+    ),
+    (
+        "mtu",
+        lambda facts, peer: peer.answers >= ANSWERS_LEAST and (peer.size or 0) < facts.packet,
+        _say_size,
+    ),
     (
         "altered",
         _is_refused("altered"),

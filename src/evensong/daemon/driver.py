@@ -32,6 +32,7 @@ from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
+from evensong.core.unit import Origin
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.seal import Key, Opener, Refused, Sealer
@@ -47,7 +48,7 @@ TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
-Chore: TypeAlias = Callable[[int], None]  # something small, done about once a second
+Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
 
 
 def clock() -> int:
@@ -80,6 +81,16 @@ class Listener(Protocol):
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """This life is over: `stop` in good order, or `fail`."""
+        ...
+
+
+class Timed(Protocol):
+    """Something that wants to be called at a time it names itself."""
+
+    deadline: int
+
+    def expire(self, now: int) -> None:
+        """Do what is due."""
         ...
 
 
@@ -136,6 +147,7 @@ class Driver:
     ) -> None:
         self.life: Final = life
         self.outbox: Final = Outbox()
+        self.origin: Final = Origin(life.node, life.incarnation)
         self.core: Final = SingleRing(
             life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
         )
@@ -151,6 +163,8 @@ class Driver:
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
         self.aside: Callable[[bytes], None] = _ignore_frame
+        self.timed: Final[list[Timed]] = []
+        self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer = sealer
@@ -173,6 +187,8 @@ class Driver:
         self._perform()
         while not self.how:
             due = min(core.deadline(), self._leave_by, self._chores_at)
+            for timed in self.timed:
+                due = min(due, timed.deadline)
             ready = watch.wait(due - clock())
             woke_at = clock()
             if woke_at > due:  # measured here: datagrams may make the core forgive and forget
@@ -180,8 +196,13 @@ class Driver:
             watch.dispatch(ready)
             now = clock()
             if now >= core.deadline() and not self.how:
+                for told in self.expiring:
+                    told(now)
                 core.expire(now)
                 self._perform()
+            for timed in self.timed:
+                if now >= timed.deadline:
+                    timed.expire(now)
             if now >= self._chores_at:
                 self._do_chores(now)
             if self._leave_by != NEVER:
@@ -311,7 +332,13 @@ class Driver:
     # What others of this process ask for
 
     def submit(self, packets: Iterable[Packet]) -> None:
-        """Queue packets and wake the ring."""
+        """Name packets as units of this life, queue them and wake the ring."""
+        self._queue(map(self._named, packets))
+
+    def _named(self, packet: Packet) -> Packet:
+        return packet._replace(payload=self.origin.unit(packet.payload))
+
+    def _queue(self, packets: Iterable[Packet]) -> None:
         self.outbox.packets.extend(packets)
         if not self.how:
             self.core.submit(clock())
@@ -319,8 +346,8 @@ class Driver:
 
     def feed(self, packets: Iterator[Packet], ahead: int) -> None:
         """Submit packets as fast as the ring takes them, so many waiting at any time."""
-        self.outbox.feed = packets
-        self.submit(islice(packets, ahead))
+        self.outbox.feed = map(self._named, packets)
+        self._queue(islice(self.outbox.feed, ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Neither hear these peers nor speak to them: a partition, for tests."""

@@ -22,9 +22,10 @@ from evensong.daemon import lastwords
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.doctor import Doctor
-from evensong.daemon.driver import Driver, Life, Listener, clock
+from evensong.daemon.driver import Driver, Life, Listener
 from evensong.daemon.keys import read_keys
 from evensong.daemon.log import Log, summary
+from evensong.daemon.observer import Memory
 from evensong.daemon.orders import Orders
 from evensong.daemon.pace import Pace
 from evensong.daemon.reload import Reload
@@ -33,7 +34,6 @@ from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
 from evensong.errors import CannotStart, CorruptRecord
-from evensong.trace.recording import Recorder
 
 LOCK_NAME: Final = "lock"
 REPLAY_WINDOW_MIN: Final = 1_024  # counters; at least four windows of messages
@@ -91,11 +91,16 @@ def run(
         incarnation = next_incarnation(record, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
         tail, pace = Tail(), Pace()
-        driver = _driver(settings, life, record, keys, datagrams, [tail, pace, log])
+        memory = stack.enter_context(closing(Memory(settings, life, log.say)))
+        listeners: list[Listener] = [tail, pace, log, memory.flight]
+        if memory.spool is not None:
+            listeners.append(memory.spool)
+        driver = _driver(settings, life, record, keys, datagrams, listeners)
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail, pace)
+        orders = Orders(settings, driver, datagrams, tail, pace, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
+        memory.attach(driver, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)
         reload.tell(orders.set_settings)
         orders.add("reload", reload.answer)
@@ -110,8 +115,13 @@ def run(
         gc.freeze()
         gc.disable()
         lastwords.forget(settings.state)
-        driver.run()
-        lastwords.leave(settings.state, driver.how, driver.why)
+        try:
+            driver.run()
+        except BaseException as error:  # a promise of ours is broken; what led there is kept
+            driver.stop(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            lastwords.leave(settings.state, driver.how, driver.why)
     return 0 if driver.how == "stop" else 1
 
 
@@ -128,8 +138,6 @@ def _driver(
     listeners: list[Listener],
 ) -> Driver:
     parameters = settings.parameters
-    if settings.record is not None:
-        listeners.append(Recorder(settings.record, life.node, life.incarnation, clock()))
     replay_window = max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)
     return Driver(
         life,

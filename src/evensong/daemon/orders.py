@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final, final
 from evensong import __version__
 from evensong.core.effects import Packet, Service
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
+from evensong.core.unit import UNIT, body_of
 from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, clock
 from evensong.daemon.flood import flood
+from evensong.daemon.observer import Memory
 from evensong.daemon.pace import Pace
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.settings import Settings
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # What a message of one datagram needs besides its payload, also when recovery wraps it.
-WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size
+WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 FLOOD_MAX_S: Final = 86_400
 SERVICES: Final = {service.name.lower(): service for service in Service}
@@ -32,19 +34,29 @@ class Orders:
     """Answers requests about one driver."""
 
     def __init__(
-        self, settings: Settings, driver: Driver, datagrams: Datagrams, tail: Tail, pace: Pace
+        self,
+        settings: Settings,
+        driver: Driver,
+        datagrams: Datagrams,
+        tail: Tail,
+        pace: Pace,
+        memory: Memory,
     ) -> None:
         self._settings = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
         self._pace: Final = pace
+        self._spool: Final = memory.spool
+        self._flight: Final = memory.flight
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
+            "flush": self.flush,
+            "flight": self.flight,
             "flood": self.flood,
         }
 
@@ -109,6 +121,7 @@ class Orders:
                 "p50_us": self._pace.rotation_us(50),
                 "p99_us": self._pace.rotation_us(99),
             },
+            "trace": self._spool.status() if self._spool else {"level": "off"},
             "lag": {
                 "recent_us": driver.lag.recent_us(),
                 "worst_us": driver.lag.worst_us,
@@ -156,7 +169,7 @@ class Orders:
                     "sender": one.sender_id,
                     "service": one.service.name.lower(),
                     "configuration": str(conf_id),
-                    "payload": base64.b64encode(one.payload).decode(),
+                    "payload": base64.b64encode(body_of(one.payload)).decode(),
                 }
                 for conf_id, one in tail.last
             ],
@@ -177,6 +190,17 @@ class Orders:
             raise BadRequest(f"send: {BACKLOG_MAX} messages may wait, no more")
         driver.submit(packets)
         return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
+
+    def flush(self, _: Request) -> Answer:
+        """Write the trace down as far as it goes."""
+        if self._spool is None:
+            raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
+        self._spool.flush(clock())
+        return {"trace": self._spool.status()}
+
+    def flight(self, _: Request) -> Answer:
+        """Return what the flight recorder remembers."""
+        return {"entries": self._flight.entries()}
 
     def flood(self, request: Request) -> Answer:
         """Send as much as the ring takes, for so long; no seconds stop it."""

@@ -18,12 +18,15 @@ from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.tuning import SCALED, Measured, tuned
 from evensong.errors import BadParameters, BadSettings
+from evensong.trace.spool import LEVELS
 
 Value = TypeVar("Value")
 
 DURATION: Final = re.compile(r"(\d+)(us|ms|s)")
 UNIT_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+SIZE: Final = re.compile(r"(\d+)(MiB|GiB|TiB)")
+SIZES: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 PREFIX: Final = "EVENSONG_"
 AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
 UNTUNED: Final = "lan"  # what `auto` is as long as nothing was
@@ -73,7 +76,9 @@ class Settings:
     profile: str
     name: str
     testing: bool  # orders that only tests give are obeyed
-    record: Path | None  # where everything observable is written down, for the check
+    trace: str  # how closely this daemon records what it does, one of LEVELS
+    trace_dir: Path
+    trace_keep: int  # bytes
 
     def processors(self) -> int:
         """How many processors the cluster has, this one included."""
@@ -114,10 +119,10 @@ def parse(
     profile, timed = _timed(reader)
     name = reader.take("name", _text, f"n{node}")
     is_testing = reader.take("testing", _flag, False)
-    record = reader.take("record", _text, "")
+    trace = reader.take("trace", _level, "views")
+    trace_dir = reader.take("trace_dir", _text, "")
+    trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
     reader.refuse_the_rest()
-    if record and not is_testing:
-        raise BadSettings("record: is for tests; it takes `testing = true` beside it")
     if is_insecure == bool(keys):
         raise BadSettings(
             "keys: name a key file (`evensong keys new` makes one), or ask for `insecure = true`"
@@ -142,7 +147,9 @@ def parse(
         profile,
         name,
         is_testing,
-        base / record if record else None,
+        trace,
+        base / trace_dir if trace_dir else state / "trace",
+        trace_keep,
     )
 
 
@@ -163,14 +170,15 @@ def effective(settings: Settings) -> dict[str, object]:
         "gso": settings.gso,
         "profile": settings.profile,
         "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
+        "trace": settings.trace,
+        "trace_dir": str(settings.trace_dir),
+        "trace_keep": f"{settings.trace_keep // SIZES['MiB']}MiB",
         "testing": settings.testing,
     }
     if multicast:
         told["multicast"] = str(multicast.group)
         told["multicast_interface"] = multicast.interface
         told["multicast_ttl"] = multicast.ttl
-    if settings.record:
-        told["record"] = str(settings.record)
     return told
 
 
@@ -370,6 +378,20 @@ def _durations(raw: object, allowed: tuple[str, ...], example: str) -> dict[str,
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
     return durations
+
+
+def _level(raw: object) -> str:
+    if raw not in LEVELS:
+        raise ValueError(f"takes one of {', '.join(LEVELS)}")
+    return str(raw)
+
+
+def size_bytes(raw: object) -> int:
+    """Read a size such as "10GiB" as bytes."""
+    matched = SIZE.fullmatch(raw) if isinstance(raw, str) else None
+    if matched is None:
+        raise ValueError('a size is written "500MiB", "10GiB" or "1TiB"')
+    return int(matched[1]) * SIZES[matched[2]]
 
 
 def duration_us(raw: object) -> int:

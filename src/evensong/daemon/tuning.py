@@ -11,6 +11,7 @@ from evensong.core.totem.parameters import FAST, LAN, Parameters
 
 TOKEN_LOSS_LEAST: Final = FAST.token_loss
 TOKEN_LOSS_MOST: Final = 30_000_000
+ROUND: Final = 15_000  # of these, so that every timeout is a whole number of milliseconds
 MARGIN: Final = 4  # a token that is late by this many times the worst seen is lost
 SCALED: Final = (
     "token_retransmit",
@@ -32,7 +33,7 @@ class Measured(NamedTuple):
 
 def tuned(measured: Measured) -> Parameters:
     """Return the timeouts of `lan`, shorter or longer, so that the worst seen is no crash."""
-    wanted = MARGIN * (measured.rotation + measured.lag)
+    wanted = -(-MARGIN * (measured.rotation + measured.lag) // ROUND) * ROUND
     token_loss = min(max(wanted, TOKEN_LOSS_LEAST), TOKEN_LOSS_MOST)
     return LAN._replace(**{key: getattr(LAN, key) * token_loss // LAN.token_loss for key in SCALED})
 
