@@ -53,6 +53,14 @@ def test_the_terminal_shows_a_line_a_processor_and_a_letter_a_configuration() ->
     ]
 
 
+def test_time_begins_with_the_run_and_who_was_lost_crashed() -> None:
+    history = History()
+    history.begin(7, 1, 5_000_000).end("lost", 5_000_010)
+    lane, axis, *_ = text_drawing(history, width=31, prefix="n").splitlines()
+    assert lane == "n7                            x"
+    assert axis == "      0.000 ms         0.010 ms"
+
+
 @pytest.mark.parametrize("width", [1, 40, 80, 200])
 def test_the_lanes_keep_to_the_width(width: int) -> None:
     lanes = text_drawing(RUN, width).splitlines()[:3]

@@ -35,6 +35,7 @@ DOWN: Final = " "
 CRASH: Final = "x"
 RESTART: Final = "^"
 LEFT: Final = "!"
+MARKS: Final = {"fail": CRASH, "lost": CRASH, "stop": LEFT}
 LABEL_WIDTH: Final = 6
 
 WIDTH: Final = 1000
@@ -126,8 +127,11 @@ def conf_story(history: History) -> list[str]:
     ]
 
 
-def text_drawing(history: History, width: int = 80) -> str:
-    """Draw a line a processor over time: a letter a configuration, `x` crash, `^` restart."""
+def text_drawing(history: History, width: int = 80, prefix: str = "p") -> str:
+    """Draw a line a processor over time: a letter a configuration, `x` crash, `^` restart.
+
+    Time begins with the run; a real clock may have begun long before.
+    """
     begin, end = time_range(history)
     n_columns = max(10, width - LABEL_WIDTH)
     confs = conf_names(history)
@@ -148,10 +152,10 @@ def text_drawing(history: History, width: int = 80) -> str:
                 cells[first : last + 1] = letter * (last + 1 - first)
             if number:
                 cells[column(life_start(life))] = RESTART
-            if life.ended in ("fail", "stop"):
-                cells[column(life_end(life))] = CRASH if life.ended == "fail" else LEFT
-        lines.append(f"{f'p{node}':<{LABEL_WIDTH}}" + "".join(cells).rstrip())
-    left, right = f"{begin / 1000:.3f} ms", f"{end / 1000:.3f} ms"
+            if life.ended in MARKS:
+                cells[column(life_end(life))] = MARKS[life.ended]
+        lines.append(f"{f'{prefix}{node}':<{LABEL_WIDTH}}" + "".join(cells).rstrip())
+    left, right = "0.000 ms", f"{(end - begin) / 1000:.3f} ms"
     lines.append(" " * LABEL_WIDTH + left + right.rjust(n_columns - len(left)))
     keys = [f"{letter_by_conf[conf.conf_id]} {conf.conf_id} {member_text(conf)}" for conf in confs]
     keys.append(
