@@ -9,7 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
@@ -217,31 +217,55 @@ def _answered(line: bytes, answering: Answering) -> Answer | Later:
         return {"ok": False, "error": "a request is one line of JSON"}
 
 
+@final
+class Conversation:
+    """A connection to the daemon of a state directory, for one request after the other."""
+
+    def __init__(self, state: Path, timeout_s: float = 5.0) -> None:
+        self._state: Final = state
+        self._stream: Final = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._stream.settimeout(timeout_s)
+        try:
+            directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
+            try:
+                self._stream.connect(_short(directory))
+            finally:
+                os.close(directory)
+        except OSError as error:
+            self._stream.close()
+            raise self._unreachable(error) from None
+
+    def ask(self, request: Request) -> Answer:
+        """Return the answer to a request; raise `BadRequest` if the daemon refuses it."""
+        try:
+            self._stream.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(_one_line(self._stream))
+        except OSError as error:
+            raise self._unreachable(error) from None
+        except ValueError:
+            raise Unreachable(f"{self._state}: what answers there is no daemon") from None
+        if not isinstance(answer, dict) or not answer.pop("ok", False):
+            raise BadRequest(str(answer.get("error") if isinstance(answer, dict) else answer))
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self._stream.close()
+
+    def _unreachable(self, error: OSError) -> Unreachable:
+        if isinstance(error, TimeoutError):
+            why = "its daemon does not answer"
+        elif isinstance(error, FileNotFoundError | ConnectionRefusedError) and self._state.is_dir():
+            why = "no daemon runs there"
+        else:
+            why = error.strerror or str(error)
+        return Unreachable(f"{self._state}: {why}")
+
+
 def ask(state: Path, request: Request, timeout_s: float = 5.0) -> Answer:
-    """Ask the daemon of a state directory; raise `BadRequest` if it refuses."""
-    try:
-        directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
-    except OSError as error:
-        raise Unreachable(f"{state}: {error.strerror}") from None
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-            stream.settimeout(timeout_s)
-            stream.connect(_short(directory))
-            stream.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(_one_line(stream))
-    except TimeoutError:
-        raise Unreachable(f"{state}: its daemon does not answer") from None
-    except (FileNotFoundError, ConnectionRefusedError):
-        raise Unreachable(f"{state}: no daemon runs there") from None
-    except OSError as error:
-        raise Unreachable(f"{state}: {error.strerror or error}") from None
-    except ValueError:
-        raise Unreachable(f"{state}: what answers there is no daemon") from None
-    finally:
-        os.close(directory)
-    if not isinstance(answer, dict) or not answer.pop("ok", False):
-        raise BadRequest(str(answer.get("error") if isinstance(answer, dict) else answer))
-    return answer
+    """Ask the daemon of a state directory once; raise `BadRequest` if it refuses."""
+    with closing(Conversation(state, timeout_s)) as conversation:
+        return conversation.ask(request)
 
 
 def is_listening(state: Path) -> bool:
