@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## the product's story, in a few seconds
+demo: $(READY) ## five daemons are hurt under load, and what they promised is checked
 	$(BIN)/evensong demo
 
 test: lint ## lint, types and every test a contributor needs

@@ -1,119 +1,258 @@
+"""The demonstration on real daemons: played, judged, told, broken and interrupted."""
+
+import argparse
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from evensong.cli import demo
-from evensong.cli.command import EXIT_OK, EXIT_USAGE, EXIT_VIOLATION
+from evensong.cli.command import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    EXIT_VIOLATION,
+)
 from evensong.cli.main import main
-from evensong.sim.evs import Violation
+from evensong.cli.summary import PROMISES
+from evensong.demo import play
+from evensong.demo.play import Narrator, Play, Record
+from evensong.sim.evs import PROPERTIES
 from evensong.sim.history import History
-from evensong.sim.run import Outcome, run_recorded
-from evensong.sim.setup import Setup
-from evensong.trace.parquet import read_trace
+from evensong.trace.directory import read_directory
+from evensong.trace.parquet import write_trace
+from tests.daemon.local import DEADLINE_S, wait_for
+
+Performing = Callable[[Path, argparse.Namespace, Narrator], Record]
+SHORT = ["--calm", "0.4"]
+ALL = [1, 2, 3, 4, 5]
 
 
-def told(out: Path, *words: str, **environment: str) -> str:
-    """Run the demo in a process of its own and return what it prints."""
-    command = [sys.executable, "-m", "evensong.cli.main", "demo", "--out", str(out), *words]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    return done.stdout
+def running_below(directory: Path) -> list[str]:
+    """Return the command lines of processes that name a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # it ended meanwhile
+        if str(directory) in line:
+            found.append(line)
+    return found
 
 
-def test_it_is_the_same_story_in_every_process(tmp_path: Path) -> None:
-    first = told(tmp_path, PYTHONHASHSEED="1")
-    picture = (tmp_path / "demo.svg").read_bytes()
-    assert told(tmp_path, PYTHONHASHSEED="2", NO_COLOR="1") == first
-    assert (tmp_path / "demo.svg").read_bytes() == picture
-    assert "\x1b" not in first
-    for stage in ("1  Five", "3  p3 crashes", "5  The network splits", "7  Was every promise"):
-        assert stage in first
-    assert "all hold, no violation" in first
-    assert "detected after" in first
+def replaying(source: Path, record: Record) -> Performing:
+    """Return a performance whose daemons have left the traces that lie there."""
+
+    def perform(directory: Path, args: argparse.Namespace, live: Narrator) -> Record:
+        shutil.copytree(source, directory, dirs_exist_ok=True)
+        return record
+
+    return perform
 
 
-def test_colours_are_for_terminals_and_those_who_want_them(tmp_path: Path) -> None:
-    assert "\x1b[" in told(tmp_path, FORCE_COLOR="1", TERM="xterm-256color")
-    assert "\x1b[3" not in told(tmp_path, FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color")
+def plant_another_order(trace: Path) -> None:
+    """Let a daemon's trace say that it delivered two messages the other way round."""
+    [(whose, lives)] = read_directory(trace).items()
+    history = History()
+    for one in lives:
+        history.lives[one.life.node, one.life.incarnation] = one.life
+    rows = lives[-1].life.deliveries
+    at = next(n for n in range(len(rows) - 1) if rows[n].conf_no == rows[n + 1].conf_no)
+    rows[at], rows[at + 1] = rows[at + 1], rows[at]
+    shutil.rmtree(trace)
+    write_trace(history, trace, whose[0])
 
 
-def test_json_has_the_figures_and_the_files_are_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_daemons_are_hurt_and_their_traces_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["demo", "--json", "--seed", "4", "--out", str(tmp_path)]) == EXIT_OK
+    records: list[Record] = []
+    performing = demo._perform
+
+    def perform(directory: Path, args: argparse.Namespace, live: demo._Live) -> Record:
+        records.append(performing(directory, args, live))
+        return records[-1]
+
+    monkeypatch.setattr(demo, "_perform", perform)
+    kept = tmp_path / "kept"
+    code = main(["demo", "--json", *SHORT, "--keep", str(kept)])
+    printed = capsys.readouterr()
+    assert code == EXIT_OK, printed
+    assert running_below(kept) == []
+    check_told(printed.err)
+    check_result(json.loads(printed.out))
+    assert main(["trace", "check", str(kept)]) == EXIT_OK
+    assert "left in good order" in (kept / "n3" / "log").read_text()
+
+    monkeypatch.setattr(demo, "_perform", replaying(kept, records[0]))
+    capsys.readouterr()
+    assert main(["demo"]) == EXIT_OK
+    told = capsys.readouterr().out
+    assert "every promise was kept" in told
+    assert "after" in re.findall(r"n3 was killed.*\n.*noticed (.*) by n\d: ", told)[0]
+    assert "the same order at each" in told
+
+    plant_another_order(kept / "n2" / "trace")
+    assert main(["demo"]) == EXIT_VIOLATION
+    told = capsys.readouterr().out
+    assert "BROKEN   EVS6.1" in told
+    assert "BROKEN   all deliver in one order" in told
+    assert "NOT every promise was kept" in told
+    assert main(["demo", "--json"]) == EXIT_VIOLATION
     result = json.loads(capsys.readouterr().out)
+    assert result["kept"] is False
+    assert result["violations"] > 0
+
+
+def check_told(narration: str) -> None:
+    steps = (
+        "5 daemons start: n1 n2 n3 n4 n5",
+        "n1 n2 n3 n4 n5 are one ring",
+        "n3 is killed: kill -9",
+        "n1 n2 n4 n5 are one ring",
+        "n3 is started again",
+        "the network is split: n1 n2 n3 | n4 n5",
+        "n4 n5 are one ring",
+        "the network is healed",
+        "every daemon is told to stop",
+    )
+    places = [narration.find(f"  {step}") for step in steps]
+    assert -1 not in places, narration
+    assert places == sorted(places)
+    assert "\x1b" not in narration
+    assert "\r" not in narration
+
+
+def check_result(result: dict[str, object]) -> None:
+    assert result["kept"] is True
+    assert result["trouble"] == ""
+    assert result["nodes"] == ALL
     assert result["violations"] == 0
-    assert result["messages"] > 500
-    assert result["deliveries"] > 3 * result["messages"]
-    assert result["messages_per_second"] > 1_000
-    assert set(result["properties"].values()) == {"pass"}
-    assert 5 < result["detection_ms"] < 20
-    assert 5 < result["recovery_ms"] < 40
-    members = [view["members"] for view in result["views"]]
-    assert members[:3] == [[1, 2, 3, 4, 5], [1, 2, 4, 5], [1, 2, 3, 4, 5]]
-    assert [1, 2, 3] in members
-    assert [4, 5] in members
-    assert members[-1] == [1, 2, 3, 4, 5]
-    assert result["views"][1]["cause"] == "token loss"
-    picture, trace = map(Path, result["files"])
-    assert ElementTree.fromstring(picture.read_text(encoding="utf-8")).tag.endswith("svg")
-    history = read_trace(trace)["demo"]
-    rows = sum(len(life.deliveries) for life in history.lives.values())
-    assert rows == result["deliveries"]
+    assert result["complete"] is True
+    numbers = {name: result[name] for name in ("messages", "deliveries", "messages_per_second")}
+    assert all(isinstance(number, int) and number > 0 for number in numbers.values()), numbers
+    latency = result["latency_ms"]
+    assert isinstance(latency, dict)
+    assert latency.keys() == {"agreed", "safe"}
+    for one in latency.values():
+        assert one["samples"] > 0
+        assert 0 < one["p50"] <= one["p99"]
+    last = result["last_ring"]
+    assert isinstance(last, dict)
+    assert last["members"] == ALL
+    assert last["equal_orders"] is True
+    assert last["messages"] > 0
+    properties = result["properties"]
+    assert isinstance(properties, dict)
+    assert {one["status"] for one in properties.values()} <= {"pass", "inconclusive", "vacuous"}
+    for name in ("EVS1.1", "EVS3", "EVS4", "EVS6.3", "TM1", "TG"):
+        assert properties[name]["checked"] > 0
+    check_changes(result["changes"])
 
 
-def test_a_second_time_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    words = ["demo", "--json", "--out", str(tmp_path)]
-    assert main(words) == EXIT_OK
-    assert main(words) == EXIT_OK
-    assert sorted(read_trace(tmp_path / "trace")) == ["demo"]
+def check_changes(changes: object) -> None:
+    """Each thing that was done led to the rings it should lead to, perhaps by detours."""
+    assert isinstance(changes, list)
+    wanted: tuple[tuple[str, list[int], list[int]], ...] = (
+        ("start", ALL, []),
+        ("kill", [1, 2, 4, 5], [3]),
+        ("restart", ALL, []),
+        ("partition", [1, 2, 3], [4, 5]),
+        ("partition", [4, 5], [1, 2, 3]),
+        ("merge", ALL, []),
+    )
+    for act, members, left in wanted:
+        found = [one for one in changes if one["act"] == act and one["members"] == members]
+        assert found, (act, members, changes)
+        assert set(found[-1]["left"]) <= set(left)
+        assert found[-1]["recover_ms"] > 0
+        assert (found[-1]["detect_ms"] is None) == (act == "start")
 
 
-def test_without_rich_and_pyarrow_it_tells_the_same(
+def test_every_property_is_part_of_one_promise() -> None:
+    assert sorted(name for names in PROMISES.values() for name in names) == sorted(PROPERTIES)
+
+
+def test_a_daemon_that_dies_by_itself_is_told_and_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path)]) == EXIT_OK
-    with_both = capsys.readouterr().out.splitlines()
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    assert main(["demo", "--out", str(tmp_path)]) == EXIT_OK
-    without = capsys.readouterr().out.splitlines()
-    assert [line for line in with_both if "run_id=" not in line] == without
+    def die(self: Play) -> None:
+        first = next(iter(self._cluster.processes.values()))
+        first.kill()
+        first.wait()
+        self._be_calm(self._calm_s)
+
+    monkeypatch.setattr(Play, "_kill", die)
+    kept = tmp_path / "kept"
+    words = ["demo", *SHORT, "--nodes", "4", "--keep", str(kept)]
+    assert main(words) == EXIT_VIOLATION
+    assert "NOT every promise was kept: n1 has stopped by itself" in capsys.readouterr().out
+    assert running_below(kept) == []
 
 
-def test_a_broken_promise_is_told_and_is_1(
+def test_daemons_that_cannot_start_are_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(setup: Setup) -> tuple[Outcome, History]:
-        outcome, history = run_recorded(setup)
-        object.__setattr__(outcome, "violations", (Violation("EVS3", "p1 lost its voice"),))
-        return outcome, history
-
-    monkeypatch.setattr(demo, "run_recorded", broken)
-    assert main(["demo", "--out", str(tmp_path)]) == EXIT_VIOLATION
-    printed = capsys.readouterr().out
-    assert "BROKEN  EVS3: p1 lost its voice" in printed
-    assert "all hold" not in printed
+    monkeypatch.setattr(play, "SETTINGS", "nonsense = true\n")
+    kept = tmp_path / "kept"
+    assert main(["demo", "--keep", str(kept)]) == EXIT_UNREACHABLE
+    assert "nonsense" in capsys.readouterr().err
+    assert running_below(kept) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "evensong.cli.main", "demo", "--calm", "60"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert any("multicast" in line for line in process.stdout)
+            assert len(running_below(tmp_path)) == len(ALL)
+            process.send_signal(number)
+            assert process.wait(DEADLINE_S) == EXIT_INTERRUPTED
+        finally:
+            process.kill()
+    wait_for("the daemons to be gone", lambda: running_below(tmp_path) == [])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--nodes", "3"], "not within 4 to 16"),
+        (["--nodes", "many"], "not within 4 to 16"),
+        (["--calm", "-1"], "not within 0.1 to 60 seconds"),
+        (["--calm", "nan"], "not within 0.1 to 60 seconds"),
+        (["--seed", "2"], "--seed: only with --simulated"),
+        (["--simulated", "--nodes", "5"], "--nodes: only without --simulated"),
+    ],
+)
+def test_bad_input_is_refused(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(["demo", *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == EXIT_USAGE
+    assert problem in capsys.readouterr().err
+
+
+def test_what_lies_in_a_directory_is_not_mixed_with_what_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    taken = tmp_path / "taken"
-    taken.write_text("a file", encoding="utf-8")
-    assert main(["demo", "--out", str(taken)]) == EXIT_USAGE
-    assert str(taken) in capsys.readouterr().err
-
-
-def test_a_reader_that_leaves_is_no_broken_promise(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "evensong.cli.main", "demo", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.wait(timeout=60) == 141
+    (tmp_path / "n1").mkdir()
+    assert main(["demo", "--keep", str(tmp_path)]) == EXIT_USAGE
+    assert "takes a new or an empty directory" in capsys.readouterr().err

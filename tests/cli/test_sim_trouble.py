@@ -147,10 +147,10 @@ def test_the_cause_of_the_end_is_in_the_json(
 def test_a_demo_that_cannot_be_written_leaves_the_earlier_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["demo", "--json", "--out", str(tmp_path)]) == EXIT_OK
+    assert main(["demo", "--simulated", "--json", "--out", str(tmp_path)]) == EXIT_OK
     before = sorted(tmp_path.rglob("*"))
     fill_after(4, monkeypatch)
-    assert main(["demo", "--json", "--out", str(tmp_path)]) == EXIT_USAGE
+    assert main(["demo", "--simulated", "--json", "--out", str(tmp_path)]) == EXIT_USAGE
     assert "run_id=demo: cannot be written: No space left" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
     assert list(read_trace(tmp_path / "trace")) == ["demo"]
@@ -159,7 +159,12 @@ def test_a_demo_that_cannot_be_written_leaves_the_earlier_one(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["sim", "--help"], ["sim", "--seed", "1", *SMALL], ["demo", "--out", "o"]],
+    [
+        ["--version"],
+        ["sim", "--help"],
+        ["sim", "--seed", "1", *SMALL],
+        ["demo", "--simulated", "--out", "o"],
+    ],
     ids=" ".join,
 )
 def test_output_that_cannot_be_written_is_one_line_and_3(words: list[str], tmp_path: Path) -> None:

@@ -1,56 +1,32 @@
-"""`evensong demo`: a story of five processors, a crash, a partition and a merge, and its verdict.
+"""`evensong demo`: daemons of this machine are hurt under load, and their traces judged.
 
-The run is simulated and decided by its seed; everything told is read off its history afterwards.
+With `--simulated` it is the story of a run on virtual time instead.
 """
 
 import argparse
 import json
-import statistics
-import textwrap
-from collections.abc import Sequence
-from importlib.util import find_spec
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO, final
 
+from evensong.cli import simulated
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
-from evensong.core.effects import Service
-from evensong.core.ids import ProcessorId
-from evensong.errors import BadTrace
-from evensong.sim.evs import Status
-from evensong.sim.faults import Calm, Crash, Fault, Heal, Partition, Restart
-from evensong.sim.history import History
-from evensong.sim.run import Outcome, run_recorded
-from evensong.sim.setup import Options, Setup, Weather
-from evensong.sim.tally import INVARIANTS
-from evensong.sim.whole import whole
-from evensong.sim.workload import Burst
-from evensong.trace.changes import Change, changes
-from evensong.trace.parquet import write_trace
-from evensong.trace.story import drawing, text_drawing
+from evensong.cli.paper import Paper
+from evensong.cli.up import interruptible
+from evensong.errors import BadSettings
 
 if TYPE_CHECKING:
-    from evensong.core.unit import UnitId
+    from evensong.demo.play import Record
 
-MS: Final = 1_000
-NODES: Final = (1, 2, 3, 4, 5)
-VICTIM: Final = 3
-MAJORITY, MINORITY = (1, 2, 3), (4, 5)
-SPEAK_FROM_MS: Final = 15
-CRASH_MS: Final = 100
-RESTART_MS: Final = 170
-PARTITION_MS: Final = 240
-HEAL_MS: Final = 330
-END_MS: Final = 420
-RUN_ID: Final = "demo"
-
-CAUSES: Final = {
-    "start": "it has just started and looks for others",
-    "token loss": "no token came for 15 ms",
-    "join": "somebody proposes another membership",
-    "foreign regular": "it hears messages of a ring that it does not know",
-    "foreign beacon": "it hears the beacon of a ring that it does not know",
-    "consensus timeout": "somebody has stopped answering",
-}
+NODES: Final = 5
+NODES_LEAST, NODES_MOST = 4, 16
+CALM_S: Final = 1.5
+CALM_LEAST_S, CALM_MOST_S = 0.1, 60.0
+SEED: Final = 1
+OUT: Final = "out"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -59,321 +35,111 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "demo",
         run,
-        summary="tell the story of a ring that loses, splits and heals",
-        example="evensong demo --seed 7",
+        summary="hurt a ring of real daemons under load, and check what it promised",
+        example="evensong demo --keep demo",
     )
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another story")
-    parser.add_argument("--out", metavar="DIR", default="out", help="where files go (default: out)")
+    real = parser.add_argument_group("on real daemons, on this machine")
+    real.add_argument("--nodes", type=_nodes, metavar="N", help=f"daemons (default: {NODES})")
+    real.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="traces, logs and settings go there and stay (default: a directory that goes)",
+    )
+    real.add_argument(
+        "--calm",
+        type=_calm,
+        metavar="S",
+        help=f"seconds between two blows (default: {CALM_S})",
+    )
+    story = parser.add_argument_group("on virtual time")
+    story.add_argument("--simulated", action="store_true", help="simulate the processors instead")
+    story.add_argument("--seed", type=int, help="another seed, another story")
+    story.add_argument("--out", metavar="DIR", help=f"where files go (default: {OUT})")
     parser.add_argument("--json", action="store_true", help="print one object instead of a story")
 
 
-def story_setup(seed: int) -> Setup:
-    """Return the run that the demo tells."""
-    plan: tuple[Fault, ...] = (
-        Crash(CRASH_MS * MS, VICTIM),
-        Restart(RESTART_MS * MS, VICTIM),
-        Partition(PARTITION_MS * MS, (MAJORITY, MINORITY)),
-        Heal(HEAL_MS * MS),
-        Calm(END_MS * MS),
-    )
-    workload = tuple(
-        Burst(at * MS + node * 137, node, units=1, body_max=200, safe=0.3)
-        for at in range(SPEAK_FROM_MS, END_MS - 15, 2)
-        for node in NODES
-    )
-    weather = Weather(latency_us=100, jitter_us=40, loss=0.005)
-    return Setup(Options(NODES, seed=seed, weather=weather), plan, workload)
+def _nodes(text: str) -> int:
+    if not text.isdecimal() or not NODES_LEAST <= int(text) <= NODES_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not within {NODES_LEAST} to {NODES_MOST}")
+    return int(text)
+
+
+def _calm(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not CALM_LEAST_S <= seconds <= CALM_MOST_S:
+        allowed = f"{CALM_LEAST_S} to {CALM_MOST_S:.0f} seconds"
+        raise argparse.ArgumentTypeError(f"{text!r} is not within {allowed}")
+    return seconds
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it, tell it, and say whether it kept every promise."""
-    outcome, history = run_recorded(story_setup(args.seed))
-    files = _write(history, Path(args.out))
+    """Play on real daemons, or tell what was simulated."""
+    _refuse_mixtures(args)
+    if args.simulated:
+        seed = SEED if args.seed is None else args.seed
+        return simulated.run(seed, Path(args.out or OUT), as_json=args.json)
+    from evensong.cli.summary import plain, summarize
+    from evensong.demo.findings import examine
+
+    live = _Live(sys.stderr if args.json else None)  # what is asked for in JSON is alone on stdout
+    with ExitStack() as stack:
+        stack.enter_context(interruptible())
+        if args.keep is None:
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix="evensong-demo-"))
+            directory = Path(made)
+        else:
+            directory = _empty(args.keep)
+        record = _perform(directory, args, live)
+        live.tell("their traces are held against extended virtual synchrony")
+        findings = examine(directory, record)
     if args.json:
-        print(json.dumps(_plain(outcome, history, files)))
+        print(json.dumps(plain(findings, args.keep)))
     else:
-        _Teller(outcome, history).tell(args.seed, files)
-    return EXIT_VIOLATION if outcome.violations else EXIT_OK
+        summarize(findings, live.paper, args.keep)
+    return EXIT_OK if findings.is_kept() else EXIT_VIOLATION
 
 
-def _write(history: History, out: Path) -> list[str]:
-    picture, trace = out / "demo.svg", out / "trace"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with whole(picture) as partial:
-            partial.write_text(drawing(history), encoding="utf-8")
-    except OSError as error:
-        raise BadTrace(f"{out}: cannot be written: {error.strerror}") from error
-    if find_spec("pyarrow") is None:
-        return [str(picture)]
-    return [str(picture), str(write_trace(history, trace, RUN_ID, is_replaced=True))]
+def _perform(directory: Path, args: argparse.Namespace, live: "_Live") -> "Record":
+    from evensong.demo.play import perform
+
+    nodes = NODES if args.nodes is None else args.nodes
+    return perform(directory, nodes, CALM_S if args.calm is None else args.calm, live)
 
 
-def _plain(outcome: Outcome, history: History, files: list[str]) -> dict[str, object]:
-    story = changes(history)
-    crash = _change_after(story, CRASH_MS)
-    sent = sum(len(life.sends) for life in history.lives.values())
-    return {
-        "messages": sent,
-        "deliveries": outcome.deliveries,
-        "messages_per_second": round(sent * 1_000_000 / outcome.virtual_us),
-        "latency_ms": {
-            service.name.lower(): _ms(_latency_us(history, service))
-            for service in Service
-            if _latencies(history, service)
-        },
-        "views": [
-            {
-                "ring": str(change.conf.conf_id),
-                "members": list(change.conf.members),
-                "cause": change.cause,
-                "noticed_by": change.noticed_by,
-                "noticed_ms": _ms(change.noticed_us),
-                "installed_ms": _ms(change.installed_us),
-            }
-            for change in story
-        ],
-        "detection_ms": _ms(crash.noticed_us - CRASH_MS * MS) if crash else None,
-        "recovery_ms": _ms(crash.took_us()) if crash else None,
-        "properties": {name: status.value for name, status in outcome.statuses.items()},
-        "violations": len(outcome.violations),
-        "files": files,
-    }
+def _refuse_mixtures(args: argparse.Namespace) -> None:
+    real, story = ("nodes", "keep", "calm"), ("seed", "out")
+    for name in real if args.simulated else story:
+        if getattr(args, name) is not None:
+            where = "without --simulated" if args.simulated else "with --simulated"
+            raise BadSettings(f"--{name}: only {where}")
 
 
-def _ms(t_us: int) -> float:
-    return t_us / MS
+def _empty(directory: Path) -> Path:
+    """Return the directory, which must be new: what lies there would count as today's."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise BadSettings(f"--keep: {directory}: takes a new or an empty directory")
+    return directory.resolve()
 
 
-def _change_after(story: Sequence[Change], at_ms: int) -> Change | None:
-    return next((change for change in story if change.noticed_us >= at_ms * MS), None)
+@final
+class _Live:
+    """Tells each step when it happens, with the seconds since the start."""
 
+    def __init__(self, stream: TextIO | None) -> None:
+        self.paper: Final = Paper(stream)
+        self._began: Final = time.monotonic()
 
-def _latencies(history: History, service: Service) -> list[int]:
-    """Return how long it takes from the first broadcast until all five have delivered."""
-    delivered: dict[UnitId, list[int]] = {}
-    for life in history.lives.values():
-        for row in life.deliveries:
-            if row.service is service:
-                delivered.setdefault(row.unit_id, []).append(row.t_us)
-    return [
-        max(delivered[send.unit_id]) - send.t_us
-        for life in history.lives.values()
-        for send in life.sends
-        if send.service is service and len(delivered.get(send.unit_id, ())) == len(NODES)
-    ]
+    def tell(self, text: str) -> None:
+        """Tell a step."""
+        self.paper.write(f"{self._passed()}  {text}")
 
+    def passing(self, text: str) -> None:
+        """Show where things are, on a terminal."""
+        self.paper.passing(f"{self._passed()}  {text}")
 
-def _latency_us(history: History, service: Service) -> int:
-    return int(statistics.median(_latencies(history, service)))
-
-
-class _Paper:
-    """Where the story is printed; in colour where Rich is installed and the reader wants it."""
-
-    def __init__(self) -> None:
-        self._console = None
-        if find_spec("rich") is not None:
-            from rich.console import Console as RichConsole
-
-            class Console(RichConsole):
-                """Rich would end the program with 1 when its reader is gone; `main` sees to it."""
-
-                def on_broken_pipe(self) -> None:
-                    raise BrokenPipeError
-
-            self._console = Console(highlight=False, soft_wrap=True)
-
-    def write(self, text: str = "", style: str = "") -> None:
-        if self._console is None:
-            print(text)
-        else:
-            self._console.print(text, style=style or None, markup=False)
-
-    def heading(self, text: str) -> None:
-        self.write()
-        self.write(text, "bold cyan")
-
-    def explain(self, text: str) -> None:
-        self.write(textwrap.fill(text, 88, initial_indent="   ", subsequent_indent="   "), "dim")
-
-    def fact(self, at_us: int, text: str, style: str = "") -> None:
-        self.write(f"   {at_us / MS:8.1f} ms   {text}", style)
-
-    def note(self, text: str, style: str = "") -> None:
-        self.write(f"                 {text}", style)
-
-
-class _Teller:
-    """Tells one run, stage by stage."""
-
-    def __init__(self, outcome: Outcome, history: History) -> None:
-        self.outcome: Final = outcome
-        self.history: Final = history
-        self.story: Final = changes(history)
-        self.paper: Final = _Paper()
-
-    def tell(self, seed: int, files: list[str]) -> None:
-        """Tell everything."""
-        self.paper.write(
-            f"Five processors on a simulated network, seed {seed}. Times are virtual: the protocol "
-            "is the real\none, the clock and the network are not."
-        )
-        self._formation()
-        self._traffic()
-        self._crash()
-        self._restart()
-        self._partition()
-        self._merge()
-        self._verdict()
-        self._drawing(files)
-
-    def _formation(self) -> None:
-        self.paper.heading("1  Five processors become a ring")
-        self.paper.explain(
-            "Each starts alone. They tell each other whom they have heard of until all name the "
-            "same members; then the lowest id sends a commit token round twice, and each installs "
-            "the ring at one place in its stream of messages."
-        )
-        self.paper.fact(0, "p1 to p5 start, each on a ring of its own")
-        self._changes(0, CRASH_MS)
-
-    def _traffic(self) -> None:
-        paper = self.paper
-        paper.heading("2  Messages flow")
-        paper.explain(
-            "Whoever holds the token broadcasts, and numbers what it sends: that number is the "
-            "order for all. An agreed message is delivered once everything before it is; a safe "
-            "one waits until every member is known to hold it, another rotation or two of the "
-            "token. The network loses one datagram in two hundred; the token carries the requests "
-            "for what is missing."
-        )
-        sent, delivered = self._counts(SPEAK_FROM_MS, CRASH_MS)
-        paper.fact(CRASH_MS * MS, f"{sent} messages sent so far, {delivered} deliveries")
-        for service in (Service.AGREED, Service.SAFE):
-            latency = _ms(_latency_us(self.history, service))
-            paper.note(f"{service.name.lower():<6}  {latency:.2f} ms until all five delivered it")
-
-    def _crash(self) -> None:
-        paper = self.paper
-        paper.heading(f"3  p{VICTIM} crashes")
-        paper.explain(
-            "Nobody is told. The token does not come back, somebody loses patience, and the others "
-            "agree to go on without the one that stays silent. Before they do, they exchange what "
-            "any of them lacks of the old ring: its last messages are delivered in a transitional "
-            "configuration, which says that only these four are known to have them."
-        )
-        paper.fact(CRASH_MS * MS, f"p{VICTIM} crashes in the middle of the traffic", "red")
-        self._changes(CRASH_MS, RESTART_MS)
-        change = _change_after(self.story, CRASH_MS)
-        if change is not None:
-            detected = _ms(change.noticed_us - CRASH_MS * MS)
-            recovered = _ms(change.took_us())
-            text = f"detected after {detected:.1f} ms, recovered {recovered:.1f} ms later"
-            paper.note(text, "bold")
-
-    def _restart(self) -> None:
-        self.paper.heading(f"4  p{VICTIM} comes back")
-        self.paper.explain(
-            "A restarted processor is a new one to the others. On its disk is one number, higher "
-            "than any ring it ever spoke of, so that no ring's name is used twice; hence the jump."
-        )
-        self.paper.fact(RESTART_MS * MS, f"p{VICTIM} starts again", "green")
-        self._changes(RESTART_MS, PARTITION_MS)
-
-    def _partition(self) -> None:
-        paper = self.paper
-        paper.heading("5  The network splits")
-        paper.explain(
-            "p1, p2, p3 no longer hear p4 and p5. Both sides find out, both form a ring, and both "
-            "go on: clients on either side send and deliver. Whoever needs one side only can tell "
-            "by the members which it is on."
-        )
-        paper.fact(PARTITION_MS * MS, "the network splits: p1 p2 p3 | p4 p5", "red")
-        self._changes(PARTITION_MS, HEAL_MS)
-        for change in self.story:
-            if PARTITION_MS * MS <= change.noticed_us < HEAL_MS * MS:
-                ordered = sum(
-                    send.ring_id == change.conf.conf_id
-                    for life in self.history.lives.values()
-                    for send in life.sends
-                )
-                members = _named(change.conf.members)
-                paper.note(f"{members} order {ordered} messages of their own meanwhile")
-
-    def _merge(self) -> None:
-        self.paper.heading("6  It heals")
-        self.paper.explain(
-            "The first message across shows each side that there is another ring. They gather, and "
-            "one ring takes the place of two. What either side delivered stays as it was: messages "
-            "that both deliver come in one order everywhere."
-        )
-        self.paper.fact(HEAL_MS * MS, "the network heals", "green")
-        self._changes(HEAL_MS, END_MS * 10)
-
-    def _verdict(self) -> None:
-        paper, outcome = self.paper, self.outcome
-        paper.heading("7  Was every promise kept?")
-        paper.explain(
-            "Invariants were checked after every step of every processor. Now the whole history is "
-            "held against the properties of extended virtual synchrony, by the names that clients "
-            "gave their messages, not by the protocol's own numbers."
-        )
-        sent = sum(len(life.sends) for life in self.history.lives.values())
-        paper.note(
-            f"{sent} messages, {outcome.deliveries:,} deliveries, {outcome.configurations} "
-            f"configurations, {outcome.datagrams:,} datagrams in {outcome.virtual_us / MS:.0f} ms"
-        )
-        holding = [name for name, how in outcome.statuses.items() if how is Status.PASS]
-        paper.note(f"{len(INVARIANTS)} invariants, {len(outcome.statuses)} properties:")
-        paper.write(
-            textwrap.fill(
-                " ".join(holding), 88, initial_indent=" " * 17, subsequent_indent=" " * 17
-            )
-        )
-        if outcome.violations:
-            for violation in outcome.violations:
-                paper.note(f"BROKEN  {violation}", "bold red")
-        else:
-            open_ones = len(outcome.statuses) - len(holding)
-            rest = f" ({open_ones} had nothing to say about this run)" if open_ones else ""
-            paper.note(f"all hold, no violation{rest}", "bold green")
-
-    def _drawing(self, files: list[str]) -> None:
-        paper = self.paper
-        paper.heading("The ring's life, a line a processor, a letter a ring")
-        for line in text_drawing(self.history, 88).splitlines():
-            paper.write("   " + line)
-        paper.write()
-        for file in files:
-            paper.write(f"   written: {file}")
-        paper.write(
-            "   next:    evensong sim --seeds 0:100   (a hundred runs, faults of their own)"
-        )
-
-    # What the history says
-
-    def _changes(self, from_ms: int, to_ms: int) -> None:
-        """Tell the rings that came about in a while, one thing after the other."""
-        facts: list[tuple[int, str]] = []
-        for change in self.story:
-            if not from_ms * MS <= change.noticed_us < to_ms * MS:
-                continue
-            if change.cause != "start":
-                why = CAUSES.get(change.cause, change.cause)
-                facts.append((change.noticed_us, f"p{change.noticed_by} notices: {why}"))
-            members, ring = _named(change.conf.members), change.conf.conf_id
-            facts.append((change.agreed_us, f"{members} have agreed and commit to ring {ring}"))
-            facts.append((change.installed_us, f"{members} have installed ring {ring}"))
-        for at_us, text in sorted(facts):
-            self.paper.fact(at_us, text)
-
-    def _counts(self, from_ms: int, to_ms: int) -> tuple[int, int]:
-        lives = self.history.lives.values()
-        during = range(from_ms * MS, to_ms * MS)
-        sent = sum(send.t_us in during for life in lives for send in life.sends)
-        return sent, sum(row.t_us in during for life in lives for row in life.deliveries)
-
-
-def _named(members: Sequence[ProcessorId]) -> str:
-    return " ".join(f"p{member}" for member in members)
+    def _passed(self) -> str:
+        return f"{time.monotonic() - self._began:5.1f} s"

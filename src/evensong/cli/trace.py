@@ -259,11 +259,12 @@ def _told(lives: "list[TracedLife]", judgement: "Judgement") -> dict[str, object
         "not_judged": [[one.life.node, one.life.incarnation] for one in judgement.blank],
         "left_out": sum(one.left_out for one in lives),
         "unknown": verdicts.n_unknown,
-        "properties": {name: _verdict(one) for name, one in verdicts.by_property.items()},
+        "properties": {name: plain_verdict(one) for name, one in verdicts.by_property.items()},
     }
 
 
-def _verdict(verdict: "Verdict") -> dict[str, object]:
+def plain_verdict(verdict: "Verdict") -> dict[str, object]:
+    """Return a verdict as values that JSON can carry."""
     return {
         "status": verdict.status.value,
         "checked": verdict.n_checked,

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, final
 
@@ -60,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             directory = args.dir.resolve()
         configs = lay_out(directory, args.nodes, args.profile, is_insecure=args.insecure)
-        for number in (signal.SIGTERM, signal.SIGINT):  # SIGINT too: a shell's `&` ignores it
-            stack.callback(signal.signal, number, signal.signal(number, _interrupt))
+        stack.enter_context(interruptible())
         cluster = Cluster(configs)
         try:
             cluster.start()
@@ -76,6 +76,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"evensong: {gone} has stopped; its log says why", file=sys.stderr)
         return EXIT_UNREACHABLE
     return EXIT_OK
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGINT interrupt what is done meanwhile; a shell's `&` ignores SIGINT."""
+    with ExitStack() as stack:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            stack.callback(signal.signal, number, signal.signal(number, _interrupt))
+        yield
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -135,16 +144,28 @@ class Cluster:
         self.processes: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 
     def start(self) -> None:
-        """Start every daemon; each ends when our end of its standard input is closed."""
+        """Start every daemon."""
         for config in self._configs:
-            with (self.state_of(config) / "log").open("ab") as log:
-                self.processes[config] = subprocess.Popen(
-                    [sys.executable, "-m", "evensong.cli.main", "daemon", "--until-eof", config],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,  # Ctrl-C is for us; we tell them
-                )
+            self.start_one(config)
+
+    def start_one(self, config: Path) -> None:
+        """Start a daemon; it ends when our end of its standard input is closed."""
+        with (self.state_of(config) / "log").open("ab") as log:
+            self.processes[config] = subprocess.Popen(
+                [sys.executable, "-m", "evensong.cli.main", "daemon", "--until-eof", config],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we tell them
+            )
+
+    def kill(self, config: Path) -> None:
+        """Kill a daemon on the spot, as `kill -9` does."""
+        one = self.processes.pop(config)
+        one.kill()
+        one.wait()
+        assert one.stdin is not None
+        one.stdin.close()
 
     def state_of(self, config: Path) -> Path:
         """Return a daemon's state directory."""
@@ -154,33 +175,40 @@ class Cluster:
         """Return the name of a daemon that has stopped by itself, if any."""
         return next((c.stem for c, one in self.processes.items() if one.poll() is not None), "")
 
-    def wait_for_one_ring(self) -> None:
-        """Return when all daemons are in one ring."""
+    def wait_for_one_ring(self, configs: Sequence[Path] = ()) -> str:
+        """Return the ring's id when these daemons, or all, and nobody else are in one ring."""
+        members = configs or self._configs
         until = time.monotonic() + READY_S
-        while not self._is_one_ring():
+        while True:
+            ring = self._ring_of(members)
+            if ring:
+                return ring
             gone = self.gone()
             if gone:
                 log = self.state_of(self._configs[0]).parent / gone / "log"
                 last = log.read_text().strip().splitlines()[-1:]
-                raise Unreachable(f"{gone} did not start: {' '.join(last)}")
+                raise Unreachable(f"{gone} has stopped: {' '.join(last)}")
             if time.monotonic() > until:
-                raise Unreachable(f"no ring of all daemons within {READY_S:.0f} s")
+                named = " ".join(config.stem for config in members)
+                raise Unreachable(f"no ring of {named} within {READY_S:.0f} s")
             time.sleep(POLL_S)
 
-    def _is_one_ring(self) -> bool:
+    def _ring_of(self, configs: Sequence[Path]) -> str:
+        """Return the ring that these daemons are in and nobody else; empty if there is none."""
         from evensong.daemon.control import ask
 
         rings = set()
-        for config in self._configs:
+        for config in configs:
             try:
                 status = ask(self.state_of(config), {"do": "status"})
             except Unreachable:
-                return False
+                return ""
             members = status["members"]
             if status["state"] != "operational" or not isinstance(members, list):
-                return False
-            rings.add((status["ring"], len(members)))
-        return len(rings) == 1 and next(iter(rings))[1] == len(self._configs)
+                return ""
+            rings.add((str(status["ring"]), len(members)))
+        ring, size = rings.pop()
+        return ring if not rings and size == len(configs) else ""
 
     def wait(self) -> str:
         """Wait until a daemon stops by itself; return its name."""
