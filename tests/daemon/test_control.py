@@ -13,6 +13,7 @@ from evensong.daemon.control import (
     SOCKET_NAME,
     Answer,
     ControlServer,
+    Conversation,
     Later,
     Request,
     ask,
@@ -87,6 +88,18 @@ def test_a_request_is_answered(state: Path) -> None:
 def test_a_refusal_is_an_error_at_the_asker(state: Path) -> None:
     with pytest.raises(BadRequest, match="do: not that"):
         ask(state, {"do": "fail"})
+
+
+def test_a_conversation_goes_on_after_a_refusal_and_ends_with_its_daemon(tmp_path: Path) -> None:
+    serving = Serving(tmp_path)
+    with closing(Conversation(tmp_path)) as conversation:
+        assert conversation.ask({"do": "sing"})["heard"] == "sing"
+        with pytest.raises(BadRequest, match="do: not that"):
+            conversation.ask({"do": "fail"})
+        assert conversation.ask({"do": "dance"})["heard"] == "dance"
+        serving.close()
+        with pytest.raises(Unreachable, match=str(tmp_path)):
+            conversation.ask({"do": "sing"})
 
 
 @pytest.mark.parametrize(

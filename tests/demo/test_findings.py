@@ -104,6 +104,13 @@ def test_a_change_that_nothing_was_done_for_says_so() -> None:
     assert [change_of(one) for one in found] == [(ALL, None), (WITHOUT_3, None)]
 
 
+def test_a_change_that_was_under_way_detects_nothing() -> None:
+    amid = KILL._replace(at_us=1_400)
+    *_, last = view_changes(run_with_a_crash(), record(amid))
+    assert last.act is amid
+    assert last.detect_us is None
+
+
 def test_changes_of_the_stop_are_not_told() -> None:
     found = view_changes(run_with_a_crash(), record(KILL, stopped_us=1_200))
     assert [one.change.conf.conf_id for one in found] == [ALL]

@@ -140,12 +140,23 @@ def view_changes(history: History, record: Record) -> list[ViewChange]:
     for change in changes(history):
         if change.noticed_us >= record.stopped_us:
             continue
-        act = next((a for a in acts if a.at_us <= change.noticed_us <= a.over_us), None)
-        is_timed = act is not None and act.name != "start"
-        detect_us = change.noticed_us - act.at_us if act is not None and is_timed else None
+        act = next((one for one in acts if _is_during(change, one)), None)
         left, joined = _came_and_went(history, change)
+        detect_us = _detect_us(change, act)
         told.append(ViewChange(change, act, detect_us, change.took_us(), left, joined))
     return told
+
+
+def _is_during(change: Change, act: Act) -> bool:
+    """Whether a change was under way when the act was done, or began before it was over."""
+    return act.at_us <= change.installed_us and change.noticed_us <= act.over_us
+
+
+def _detect_us(change: Change, act: Act | None) -> int | None:
+    """Return how long the act went unnoticed; none if there was nothing to notice any more."""
+    if act is None or act.name == "start" or change.noticed_us < act.at_us:
+        return None
+    return change.noticed_us - act.at_us
 
 
 def _struck(act: Act, history: History, victim: ProcessorId) -> Act:

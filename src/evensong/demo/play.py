@@ -5,7 +5,7 @@ took is read off the traces afterwards; here is only written down what was done 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
@@ -20,6 +20,7 @@ from evensong.errors import Unreachable
 PROFILE: Final = "lan"
 SETTINGS: Final = 'testing = true\ntrace = "events"\n'
 QUIET_S: Final = 30.0
+ANSWER_S: Final = 30.0
 POLL_S: Final = 0.1
 
 
@@ -196,16 +197,22 @@ class Play:
             ask(state, {"do": "ignore", "peers": list(peers)})
 
     def _be_calm(self, seconds: float) -> None:
-        """Let the clients speak for a while."""
-        began, heard = time.monotonic(), self.speakers.heard()
-        while (passed_s := time.monotonic() - began) < seconds:
-            time.sleep(min(POLL_S, seconds - passed_s))
+        """Let the clients speak for a while, and until each of them has been answered."""
+        began, heard, before = time.monotonic(), self.speakers.heard(), self.speakers.answers()
+        while (passed_s := time.monotonic() - began) < seconds or self._is_unheard(before):
+            time.sleep(POLL_S)
             self._narrator.passing(f"{self.speakers.heard():,} messages so far")
             gone = self._cluster.gone()
             if gone:
                 raise Unreachable(f"{gone} has stopped by itself; its log says why")
+            if passed_s > seconds + ANSWER_S:
+                raise Unreachable(f"not every client is answered within {ANSWER_S:.0f} s")
         rate = (self.speakers.heard() - heard) / passed_s
         self._narrator.tell(f"{self.speakers.heard():,} messages so far, {rate:,.0f} a second now")
+
+    def _is_unheard(self, before: Mapping[str, int]) -> bool:
+        now = self.speakers.answers()
+        return any(count == before.get(name, 0) for name, count in now.items())
 
     def _wait_until_quiet(self) -> None:
         """Return when all have delivered the same last message, and nothing waits anywhere."""

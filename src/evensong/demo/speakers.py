@@ -38,6 +38,7 @@ class _Speaker(threading.Thread):
         self._period_s: Final = period_s
         self._waits: Final = waits
         self._over: Final = over
+        self.answers = 0
 
     def run(self) -> None:
         """Speak until it is over, or until the daemon is gone."""
@@ -54,6 +55,7 @@ class _Speaker(threading.Thread):
                     delivered_us = conversation.ask(request)["delivered_at_us"]
                     assert isinstance(delivered_us, int)
                     self._waits.append(Wait(self._service, began_us, delivered_us - began_us))
+                    self.answers += 1
                     spent_s = (clock() - began_us) / 1_000_000
                     self._over.wait(max(0.0, self._period_s - spent_s))
         except (Unreachable, BadRequest):
@@ -80,6 +82,10 @@ class Speakers:
     def heard(self) -> int:
         """Return how many messages their senders have heard so far."""
         return sum(BATCHES[wait.service] for wait in list(self.waits))
+
+    def answers(self) -> dict[str, int]:
+        """Return how often each client whose daemon is there has been answered."""
+        return {one.name: one.answers for one in self._threads if one.is_alive()}
 
     def hush(self) -> None:
         """Let everybody finish."""
