@@ -17,12 +17,14 @@ from evensong.cli import demo
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_PIPE,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
     EXIT_VIOLATION,
 )
 from evensong.cli.main import main
 from evensong.cli.summary import PROMISES
+from evensong.cli.up import Cluster
 from evensong.demo import play
 from evensong.demo.play import Narrator, Play, Record
 from evensong.sim.evs import PROPERTIES
@@ -196,6 +198,33 @@ def test_a_daemon_that_dies_by_itself_is_told_and_is_1(
     words = ["demo", *SHORT, "--nodes", "4", "--keep", str(kept)]
     assert main(words) == EXIT_VIOLATION
     assert "NOT every promise was kept: n1 has stopped by itself" in capsys.readouterr().out
+    assert running_below(kept) == []
+
+
+def test_a_daemon_that_does_not_leave_in_good_order_is_told_and_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill_all(self: Cluster) -> None:
+        for config in list(self.processes):
+            one = self.processes[config]
+            self.kill(config)
+            self.processes[config] = one
+
+    monkeypatch.setattr(Play, "go_on", lambda self: None)
+    monkeypatch.setattr(Cluster, "stop", kill_all)
+    words = ["demo", "--json", "--nodes", "4", "--keep", str(tmp_path / "kept")]
+    assert main(words) == EXIT_VIOLATION
+    assert "n1 ended with -9" in json.loads(capsys.readouterr().out)["trouble"]
+
+
+def test_a_reader_that_leaves_leaves_no_daemon_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evensong.cli.main", "demo", *SHORT, "--keep"]
+    kept = tmp_path / "kept"
+    with subprocess.Popen([*command, str(kept)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == EXIT_PIPE
     assert running_below(kept) == []
 
 

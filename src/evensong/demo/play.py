@@ -91,7 +91,6 @@ class Play:
         self._cluster: Final = Cluster(self._configs)
         self._calm_s: Final = calm_s
         self._narrator: Final = narrator
-        self._is_over = False
         self._struck_us = 0  # when the current act began
         self.stopped_us = 0
         self.nodes: Final = tuple(range(1, nodes + 1))
@@ -120,8 +119,8 @@ class Play:
         self._merge()
         self.speakers.wait()
         self._wait_until_quiet()
-        self._is_over = True
         self._narrator.tell("the clients are silent, and every daemon has delivered everything")
+        self._narrator.tell("every daemon is told to stop")
 
     def _kill(self) -> None:
         victim = self._config(self.victim)
@@ -162,9 +161,7 @@ class Play:
         self._be_calm(self._calm_s)
 
     def stop(self) -> None:
-        """Stop every daemon, in good order if all went well."""
-        if self._is_over:
-            self._narrator.tell("every daemon is told to stop")
+        """Stop every daemon."""
         self.speakers.hush()
         self.stopped_us = clock()
         self._cluster.stop()
