@@ -1,5 +1,5 @@
-# `make` or `make help` lists what there is. Nothing here writes outside this directory, and nothing
-# needs root but the two measurements beside corosync.
+# `make` or `make help` lists what there is. Nothing here writes outside this directory; only test-net and
+# the two measurements beside corosync need root.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint mutants hostile soak bench bench-failover bench-idle clean
+.PHONY: help demo test test-net lint mutants hostile soak bench bench-failover bench-idle clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,11 +26,15 @@ lint: $(READY) ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
+	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)
+
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
 
-hostile: $(READY) ## a million hostile frames
+hostile: $(READY) ## a million hostile frames at a core, a million datagrams at a daemon
 	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py --hostile-frames 1000000
+	$(BIN)/python -m pytest -q tests/daemon/test_hostile.py --hostile-datagrams 1000000
 
 soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 	$(BIN)/evensong sim --seeds $(SEEDS)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -7,6 +9,11 @@ settings.load_profile("evensong")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--net",
+        action="store_true",
+        help="collect tests/net too, which takes root and minutes",
+    )
     parser.addoption(
         "--rewrite-goldens",
         action="store_true",
@@ -18,3 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=100_000,
         help="how many hostile frames tests/core/totem/test_hostile.py throws at the cores",
     )
+    parser.addoption(
+        "--hostile-datagrams",
+        type=int,
+        default=20_000,
+        help="how many hostile datagrams tests/daemon/test_hostile.py throws at a daemon",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = collection_path.name == "net" and not config.getoption("--net")
+    return True if is_left_out else None

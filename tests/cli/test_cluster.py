@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_VIOLATION
 from evensong.cli.main import main
+from evensong.daemon.settings import parse
+from evensong.daemon.tuning import SCALED
 from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
 
 
@@ -36,6 +40,12 @@ def test_a_good_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "node 2 (n2) of 3 in cluster test, 1 key(s)" in told
     assert "a crash is noticed after 500 ms" in told
+    assert 'timeouts.token_retransmit = "60ms"' in told
+    assert main(["config", "check", "--json", str(cluster.config(2))]) == EXIT_OK
+    effective = json.loads(capsys.readouterr().out)["settings"]
+    assert effective["advertise"] == effective["listen"] == f"{cluster.hosts[0]}:{cluster.ports[1]}"
+    assert effective["packet"] == 1_452
+    assert effective["peers"].keys() == {"1", "3"}
 
 
 def test_what_is_wrong_with_a_config_is_told_at_once(
@@ -78,6 +88,8 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         told = capsys.readouterr().out
         assert "n1: node 1 of cluster test" in told
         assert "operational in ring" in told
+        assert "ago: ring 4.1 of 1; because: start" in told
+        assert re.search(r"\d s ago: ring \S+ of 1 2 \(joined 2\); because: ", told)
         assert main(["status", "--all", str(tmp_path)]) == EXIT_OK
         assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
             ["n1", "operational"],
@@ -91,6 +103,54 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         told = json.loads(capsys.readouterr().out)["disagreement"]
         assert "n1 in ring" in told
         assert "n2 in ring" in told
+
+
+def test_tune_tells_settings_that_a_daemon_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        tune = ["config", "tune", str(cluster.config(1)), str(cluster.state(2)), "--seconds", "0"]
+        assert main(tune) == EXIT_VIOLATION
+        assert "idle" in capsys.readouterr().err
+        cluster.ask(1, do="flood", size=100, service="agreed", seconds=60)
+        wait_for("some rotations", lambda: is_measured(cluster, 1) and is_measured(cluster, 2))
+        assert main(tune) == EXIT_OK
+        told = tomllib.loads(capsys.readouterr().out)
+        assert told["profile"] == "auto"
+        assert main([*tune, "--json"]) == EXIT_OK
+        assert json.loads(capsys.readouterr().out)["timeouts"].keys() == set(SCALED)
+        settings = {**tomllib.loads(cluster.config(1).read_text()), **told}
+        parse(settings, tmp_path, {})
+
+
+def is_measured(cluster: LocalCluster, node: int) -> bool:
+    rotation = cluster.status(node)["rotation"]
+    assert isinstance(rotation, dict)
+    return int(rotation["count"]) >= 100
+
+
+def test_reload_tells_what_changed_and_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        config = str(cluster.config(1))
+        assert main(["reload", config]) == EXIT_UNREACHABLE
+        cluster.configure(1, peers=[1])
+        cluster.start([1])
+        cluster.wait_for_ring([1])
+        assert main(["reload", config]) == EXIT_OK
+        assert "nothing has changed" in capsys.readouterr().out
+        cluster.configure(1)
+        assert main(["reload", "--json", config]) == EXIT_OK
+        changed = json.loads(capsys.readouterr().out)["changed"]
+        assert changed == {
+            str(cluster.state(1)): [f"peer 2 at {cluster.hosts[0]}:{cluster.ports[1]} added"]
+        }
+        cluster.configure(1, cluster="other")
+        assert main(["reload", config]) == EXIT_USAGE
+        assert "cluster: cannot change while the daemon runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

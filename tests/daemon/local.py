@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import os
 import signal
 import socket
@@ -17,13 +18,14 @@ from evensong.core.ids import ProcessorId
 from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
-from evensong.sim.evs import check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId, encode_unit
-from evensong.trace.recording import read_recordings
+from evensong.trace.assembly import TracedLife
+from evensong.trace.directory import read_directory, settle
+from evensong.trace.judge import judge
 
 DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the test fails
 POLL_S = 0.02
+PORT = 5405  # where every host is a daemon's own
 # A machine that is busy for a few hundred milliseconds must not look like one that crashed.
 TIMEOUTS = (
     'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
@@ -50,23 +52,36 @@ def free_ports(host: str, count: int) -> list[int]:
     return ports
 
 
-def wait_for(what: str, holds: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-    until = time.monotonic() + seconds
+def wait_for(what: str, holds: Callable[[], bool], poll_s: float = POLL_S) -> None:
+    until = time.monotonic() + DEADLINE_S
     while not holds():
-        assert time.monotonic() < until, f"not within {seconds} s: {what}"
-        time.sleep(POLL_S)
+        assert time.monotonic() < until, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(poll_s)
 
 
 class LocalCluster:
     """Daemons 1 to n, each a process of its own; none is left behind."""
 
-    def __init__(self, directory: Path, nodes: int, *, extra: str = "testing = true") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        *,
+        extra: str = "testing = true",
+        timeouts: str = TIMEOUTS,
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """Prepare daemons on loopback; with `hosts` and `prefixes`, wherever these lead."""
         self.directory = directory
+        self.timeouts = timeouts
+        self.prefixes = prefixes
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
-        self.host = own_host()
-        self.ports = free_ports(self.host, nodes)
+        host = own_host()
+        self.hosts = hosts or [host] * nodes
+        self.ports = [PORT] * nodes if hosts else free_ports(host, nodes)
         write_new_key(directory / "cluster.key")
         for node in self.nodes:
             self.state(node).mkdir()
@@ -103,19 +118,22 @@ class LocalCluster:
         node: ProcessorId,
         *,
         cluster: str = "test",
-        key: str = "cluster.key",
+        keys: Sequence[str] = ("cluster.key",),
         extra: str = "testing = true",
         node_id: ProcessorId | None = None,
         ports: Sequence[int] | None = None,
+        peers: Sequence[ProcessorId] | None = None,
     ) -> None:
-        peers = "\n".join(
-            f'{peer} = "{self.host}:{port}"'
-            for peer, port in zip(self.nodes, ports or self.ports, strict=True)
+        known = "\n".join(
+            f'{peer} = "{host}:{port}"'
+            for peer, host, port in zip(self.nodes, self.hosts, ports or self.ports, strict=True)
+            if peer in (peers or self.nodes)
         )
-        record = 'record = "record"' if "testing" in extra else ""
+        trace = 'trace = "events"' if "testing" in extra else ""
         self.config(node).write_text(
-            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\nkeys = "{key}"\n'
-            f"{record}\n{extra}\n[timeouts]\n{TIMEOUTS}\n[peers]\n{peers}\n"
+            f'cluster = "{cluster}"\nnode = {node_id or node}\nstate = "n{node}"\n'
+            f"keys = {json.dumps(keys)}\n{trace}\n{extra}\n"
+            f"[timeouts]\n{self.timeouts}\n[peers]\n{known}\n"
         )
 
     # Lives
@@ -125,6 +143,7 @@ class LocalCluster:
             with (self.state(node) / "log").open("ab") as log:
                 self.processes[node] = subprocess.Popen(
                     [
+                        *(self.prefixes[node - 1] if self.prefixes else ()),
                         *(sys.executable, "-m", "evensong.cli.main", "daemon"),
                         *("--until-eof", str(self.config(node))),
                     ],
@@ -184,16 +203,17 @@ class LocalCluster:
 
     # Messages
 
-    def send(self, node: ProcessorId, count: int, service: str = "agreed") -> None:
-        """Submit units, named as the check needs them."""
+    def send(
+        self, node: ProcessorId, count: int, service: str = "agreed", size: int | None = None
+    ) -> None:
+        """Submit messages of various lengths unless one is said; the daemon names them as units."""
         incarnation = self.status(node)["incarnation"]
         assert isinstance(incarnation, int)
         first = self.submitted.get((node, incarnation), 0) + 1
-        units = [
-            encode_unit(UnitId(node, incarnation, number), b"%d" % number * (number % 40))
-            for number in range(first, first + count)
-        ]
-        payloads = [base64.b64encode(unit).decode() for unit in units]
+        bodies = [b"%d" % number * (number % 40) for number in range(first, first + count)]
+        if size is not None:
+            bodies = [body.ljust(size, b".") for body in bodies]
+        payloads = [base64.b64encode(body).decode() for body in bodies]
         assert self.ask(node, do="send", payloads=payloads, service=service)["submitted"] == count
         self.submitted[node, incarnation] = first + count - 1
 
@@ -223,14 +243,24 @@ class LocalCluster:
 
     # The judge
 
-    def history(self) -> History:
-        return read_recordings(self.directory / "record", self.processes)
+    def lives(self) -> list[TracedLife]:
+        """Read every trace; daemons that run are taken for quiet, others for dead."""
+        lives: list[TracedLife] = []
+        for node in self.nodes:
+            is_running = node in self.processes
+            if is_running:
+                self.ask(node, do="flush")
+            for found in read_directory(self.state(node) / "trace").values():
+                settle(found, "quiesce" if is_running else "lost")
+                lives += found
+        return lives
 
     def check_history(self) -> History:
-        """Hold everything the daemons recorded against extended virtual synchrony."""
-        history = self.history()
-        verdicts = check(history, self.submitted)
+        """Hold everything the daemons traced against extended virtual synchrony."""
+        judgement = judge(self.lives(), self.submitted)
+        verdicts = judgement.verdicts
         assert verdicts.holds, verdicts.explain()
+        assert judgement.is_complete
         judged = {one.property_id for one in verdicts.by_property.values() if one.n_checked}
         assert {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"} <= judged
-        return history
+        return judgement.history

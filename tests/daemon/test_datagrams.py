@@ -1,5 +1,6 @@
 import os
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from evensong.daemon.datagrams import Datagrams, bursts
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.errors import CannotStart
-from tests.daemon.local import free_ports, own_host, wait_for
+from tests.daemon.local import DEADLINE_S, free_ports, own_host, wait_for
 
 IPV6 = "::1"
 SO_NO_CHECK = 11
@@ -101,6 +102,46 @@ def test_a_port_in_use_and_a_foreign_address_are_told_apart() -> None:
     first.close()
     with pytest.raises(CannotStart, match="does not have that address"):
         Datagrams(Address("192.0.2.1", 5405), {})
+
+
+def test_peers_can_change(ends: tuple[Datagrams, Datagrams]) -> None:
+    here, there = ends
+    with socket.socket(fileno=os.dup(there.fileno())) as same:
+        at = Address(*same.getsockname()[:2])
+    here.set_peers({3: at})
+    here.unicast(2, b"to nobody")
+    here.unicast(3, b"to one")
+    here.set_peers({})
+    here.broadcast([b"to nobody"])
+    here.set_peers({3: Address("192.0.2.1", 1)})
+    assert "192.0.2.1" in here.address_of(3)
+    here.set_peers({3: at, 4: at})
+    here.broadcast([b"to all"])
+    assert arrived(there, 3) == [b"to one", b"to all", b"to all"]
+    assert here.send_errors == {"no address": 1}
+
+
+def test_a_name_that_a_peer_no_longer_has_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = own_host()
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    sender = Datagrams(here, {})
+    asked, go_on = threading.Event(), threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(name: str, port: int, **options: int) -> object:
+        if name == "old.invalid":
+            asked.set()
+            assert go_on.wait(DEADLINE_S)
+        return real(host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    sender.set_peers({2: Address("old.invalid", 1), 3: Address("old.invalid", 3)})
+    assert asked.wait(DEADLINE_S)
+    sender.set_peers({2: Address("new.invalid", there.port)})  # while the old name is looked up
+    go_on.set()
+    wait_for("the new address", lambda: sender.address_of(2) == str(there))
+    assert sender.address_of(3) == ""
+    sender.close()
 
 
 def test_a_name_is_resolved_and_one_that_is_not_known_can_be_later(

@@ -11,7 +11,7 @@ from evensong.core.totem import wire
 from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, Life, clock
-from evensong.daemon.seal import Opener, Sealer, make_key
+from evensong.daemon.seal import ENVELOPE, Opener, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
@@ -26,6 +26,7 @@ class Stage:
     def __init__(self, state: Path) -> None:
         host = own_host()
         here, there, beyond = (Address(host, port) for port in free_ports(host, 3))
+        self.peer_address = there
         self.own = Datagrams(here, {2: there, 3: beyond})
         self.peer = Datagrams(there, {1: here})
         self.third = Datagrams(beyond, {1: here})
@@ -101,6 +102,32 @@ def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) ->
     assert "cannot be stored" in stage.driver.why
     assert stage.peer.drain(64) == []
     assert stage.own.sent == 0
+
+
+def test_a_key_that_comes_back_meets_no_counter_twice(stage: Stage) -> None:
+    other = make_key(bytes(32))
+    counters: list[int] = []
+    for keys in ((KEY, other), (other, KEY), (other,), (KEY,), (KEY, other)):
+        stage.driver.set_keys("demo", keys)
+        sealed = stage.driver.seal(wire.HEADER.pack(wire.JOIN, 1, 7))
+        key_id, counter = ENVELOPE.unpack(sealed[: ENVELOPE.size])[4:9:4]
+        assert key_id == keys[0].key_id
+        counters.append(counter)
+    assert counters == sorted(set(counters))
+
+
+def test_whoever_is_no_peer_any_more_is_refused(stage: Stage) -> None:
+    there = stage.peer_address
+    stage.say(wire.JOIN)
+    stage.turn()
+    assert list(stage.driver.heard_at) == [2]
+    stage.driver.set_peers({4: there})
+    assert stage.driver.heard_at == {}
+    stage.say(wire.JOIN)
+    stage.say(wire.JOIN, node=4)
+    stage.turn()
+    assert stage.driver.refusals == {("not a peer", 0): 1}
+    assert list(stage.driver.heard_at) == [4]
 
 
 def test_a_broadcast_is_sealed_once_and_a_repetition_again(stage: Stage) -> None:

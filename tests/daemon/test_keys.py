@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from evensong.daemon.keys import read_key, write_new_key
+from evensong.daemon.keys import read_key, read_keys, write_new_key
 from evensong.errors import CannotStart
 
 
@@ -10,6 +10,14 @@ def test_a_new_key_is_private_and_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "cluster.key"
     assert write_new_key(path) == read_key(path)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_keys_that_envelopes_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    write_new_key(tmp_path / "one.key")
+    (tmp_path / "two.key").write_bytes((tmp_path / "one.key").read_bytes())
+    (tmp_path / "two.key").chmod(0o600)
+    with pytest.raises(CannotStart, match=r"two\.key and .*one\.key share the id"):
+        read_keys([tmp_path / "one.key", tmp_path / "two.key"])
 
 
 def test_a_key_is_never_overwritten(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def settings(cluster: LocalCluster) -> Settings:
 
 def refusal(cluster: LocalCluster) -> str:
     with pytest.raises(CannotStart) as refused:
-        main.run(settings(cluster), io.StringIO())
+        main.run(lambda: settings(cluster), io.StringIO())
     return str(refused.value)
 
 

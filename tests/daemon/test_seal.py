@@ -99,6 +99,15 @@ def test_keys_rotate_without_a_loss() -> None:
     assert refusal(opens, old.seal(frame())) == "key"
 
 
+def test_a_key_that_comes_back_makes_no_old_datagram_new() -> None:
+    opens = Opener("demo", (KEY,), WINDOW, DATAGRAM_MAX)
+    datagram = sealer().seal(frame())
+    opens.open(datagram)
+    opens.accept_keys((OTHER_KEY,))
+    opens.accept_keys((KEY,))
+    assert refusal(opens, datagram) == "replay"
+
+
 def test_an_insecure_cluster_checks_that_datagrams_are_whole() -> None:
     datagram = Sealer("demo", None, 1, 5, 9).seal(frame())
     opens = Opener("demo", (), WINDOW, DATAGRAM_MAX)

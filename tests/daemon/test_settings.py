@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.parameters import PROFILES
-from evensong.daemon.settings import Address, Settings, duration_us, load, parse
+from evensong.daemon.settings import Address, Multicast, Settings, duration_us, load, parse
 from evensong.errors import BadSettings
 
 GOOD: Mapping[str, object] = {
@@ -98,19 +99,71 @@ def test_a_bad_override_names_its_key() -> None:
         ({"keys": None}, "keys: name a key file"),
         ({"insecure": True}, "keys: name a key file"),
         ({"insecure": "yes"}, "insecure: takes true or false"),
-        ({"profile": "slow"}, "profile: takes one of fast, lan, wan; got 'slow'"),
+        ({"profile": "slow"}, "profile: takes one of fast, lan, wan, auto; got 'slow'"),
+        ({"advertise": "nat"}, 'advertise: takes "host:port"'),
+        ({"advertise": "nat:1"}, "advertise: is nat:1, but peers has 10.0.0.2:5405"),
+        ({"multicast": "10.0.0.1:5405"}, 'multicast: takes "239.x.y.z:port"'),
+        ({"multicast": "group:5405"}, 'multicast: takes "239.x.y.z:port"'),
+        ({"multicast": "239.1.2.3"}, 'multicast: takes "239.x.y.z:port"'),
+        ({"multicast_ttl": 2}, "multicast_ttl: takes `multicast` beside it"),
+        ({"multicast_interface": "eth0"}, "multicast_interface: takes `multicast` beside it"),
+        ({"multicast": "239.1.2.3:1", "multicast_ttl": 256}, "multicast_ttl: takes a number from"),
+        ({"gso": "on"}, "gso: takes one of auto, off; got 'on'"),
+        ({"packet": 1500}, "packet: takes a number from 548 to 1452; got 1500"),
+        ({"measured": {"rotation": "1ms", "lag": "1ms"}}, 'measured: takes `profile = "auto"`'),
+        ({"profile": "auto", "measured": {"lag": "1ms"}}, "measured: takes both rotation and lag"),
+        ({"profile": "auto", "measured": {"lags": "1ms"}}, "measured: lags is none of rotation"),
+        ({"profile": "auto", "measured": "1ms"}, "measured: takes a table such as"),
         ({"timeouts": "1s"}, "timeouts: takes a table"),
         ({"timeouts": {"token": "1s"}}, "timeouts: token is none of token_retransmit, token_loss"),
         ({"timeouts": {"join": 4}}, 'timeouts: join: a duration is written "300ms"'),
         ({"timeouts": {"token_loss": "100ms"}}, "token_loss >= 4 * token_retransmit"),
         ({"name": ""}, "name: takes a text"),
         ({"testing": 1}, "testing: takes true or false"),
-        ({"record": "file"}, "record: is for tests"),
+        ({"trace": "all"}, "trace: takes one of off, views, digests, events; got 'all'"),
+        ({"trace_keep": "10GB"}, "trace_keep: a size is written"),
         ({"colour": "blue"}, "colour: no such key; there are cluster, node, peers"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_allowed(changed: dict[str, object], told: str) -> None:
     assert told in complaint(**changed)
+
+
+def test_what_the_others_use_may_differ_from_what_is_listened_on() -> None:
+    settings = parsed(listen="0.0.0.0:9000")
+    assert settings.listen == Address("0.0.0.0", 9000)
+    assert settings.advertise == Address("10.0.0.2", 5405)
+    others = {"1": "10.0.0.1:5405"}
+    settings = parsed(listen="0.0.0.0:9000", advertise="nat.example.net:7000", peers=others)
+    assert settings.advertise == Address("nat.example.net", 7000)
+
+
+def test_a_multicast_group_has_an_address_an_interface_and_a_reach() -> None:
+    assert parsed().multicast is None
+    group = Address("239.1.2.3", 5405)
+    assert parsed(multicast="239.1.2.3:5405").multicast == Multicast(group, "", 1)
+    settings = parsed(multicast="[ff15::3]:5405", multicast_interface="eth0", multicast_ttl=4)
+    assert settings.multicast == Multicast(Address("ff15::3", 5405), "eth0", 4)
+
+
+def test_a_smaller_packet_leaves_less_for_a_frame() -> None:
+    usual, small = parsed(), parsed(packet=1_200)
+    assert usual.parameters.datagram_max - small.parameters.datagram_max == 1_452 - 1_200
+
+
+def test_the_smallest_packet_carries_the_largest_cluster() -> None:
+    many = {str(n): f"a:{n}" for n in range(1, PROCESSORS_MAX + 1)}
+    assert parsed(packet=548, peers=many).processors() == PROCESSORS_MAX
+
+
+def test_auto_is_lan_until_something_was_measured() -> None:
+    assert parsed(profile="auto").parameters == parsed().parameters
+    measured = {"rotation": "2ms", "lag": "18ms"}
+    parameters = parsed(profile="auto", measured=measured).parameters
+    assert parameters.token_loss == 90_000
+    assert parameters.join == PROFILES["lan"].join * 90 // 300
+    changed = parsed(profile="auto", measured=measured, timeouts={"join": "9ms"}).parameters
+    assert changed.join == 9_000
 
 
 def test_an_insecure_cluster_must_be_asked_for() -> None:

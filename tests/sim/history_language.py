@@ -9,6 +9,7 @@ A line a life: `name: step, step, …`. Lives of one processor over restarts are
     token R1 5 sent 3 fcc 4 a visit of the token
     commit R1               the membership protocol agrees to R1
     quiesce, fail, stop     the end; a line without one is a recording that was cut off
+    lost                    the end, some time after what was recorded last
 
 Processors p, q, r, … are 1, 2, 3, …. R<n> is configuration 4n.1 and T<n> is (4n-2).1; a letter
 behind the number, as in T2q, puts that processor's id for the 1. Keys (ring_id, seq) are handed out
@@ -26,8 +27,8 @@ from typing import NamedTuple
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.core.totem.frames import RegularMessage
+from evensong.core.unit import UnitId, encode_unit
 from evensong.sim.history import History, Life
-from evensong.sim.unit import UnitId, encode_unit
 
 
 class _Unit(NamedTuple):
@@ -110,7 +111,7 @@ def _perform(life: Life, step: str, now: int, units: dict[str, _Unit]) -> None:
     elif verb == "commit":
         life.change_state(StateChange("commit", conf_id(words[0]), "", 0), now)
     else:
-        assert verb in ("quiesce", "fail", "stop"), step
+        assert verb in ("quiesce", "fail", "stop", "lost"), step
         life.end(verb, now)
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from evensong.core.totem.parameters import Parameters
+from evensong.core.unit import UnitId
 from evensong.sim.evs import PROPERTIES, Status, check
 from evensong.sim.history import History
-from evensong.sim.unit import UnitId
 from tests.sim.history_language import history
 
 # The worked trace of the catalogue: R1={p,q,r} splits p|qr with safe m3 in flight.
@@ -387,11 +387,45 @@ def test_a_send_in_the_lost_tail_of_a_recording_is_unknown() -> None:
 def test_a_member_whose_recording_was_cut_off_may_have_installed() -> None:
     run = history(
         """p: conf R1{p,q}, send m1 safe, del m1, conf T2{p}, conf R2{p}, quiesce
-           q: conf R1q{q}"""
+           q: conf R0q{q}"""
     )
     verdicts = check(run)
     assert verdicts["EVS7.2"].status is Status.INCONCLUSIVE
     assert verdicts["EVS7.1"].status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("lives", ["q: conf R2q{q}", "q: conf R0q{q}, fail\nq#2: conf R2q{q}"])
+def test_no_lost_tail_holds_a_configuration_older_than_what_was_recorded(lives: str) -> None:
+    run = history(
+        "p: conf R1{p,q}, send m1 safe, del m1, conf T2{p}, conf R2{p}, quiesce\n" + lives
+    )
+    assert {"EVS7.1", "EVS7.2"} <= set(check(run).failed)
+
+
+def test_what_the_lost_tail_of_a_killed_life_could_hold_is_unknown_and_no_pass() -> None:
+    run = history(
+        """p: conf R1{p,q}, send m1 safe, del m1, del 2/1:2, conf T2{p}, conf R2{p}, quiesce
+           q: conf R1{p,q}, send m2, del m1 agreed, lost
+           q#2: conf R5q{q}, quiesce"""
+    )
+    verdicts = check(run, submitted={(2, 1): 9})
+    unknown = {one.property_id: one.n_unknown for one in verdicts.by_property.values()}
+    assert {name: count for name, count in unknown.items() if count} == {
+        "EVS1.3": 1,
+        "EVS3": 1,
+        "TR2": 1,
+    }
+    assert verdicts.n_unknown == 3
+    assert "EVS3 (1 unknown)" in verdicts.explain()
+    assert verdicts.failed == ("EVS1.3",)  # m1 was no agreed message
+
+
+def test_the_known_part_of_a_killed_life_is_judged() -> None:
+    run = history(
+        """p: conf R1{p,q}, send m1, send m2, send m3, del m1, del m2, del m3, quiesce
+           q: conf R1{p,q}, del m1, del m3, lost"""
+    )
+    assert {"EVS5", "EVS6.3"} <= set(check(run).failed)
 
 
 def test_two_units_under_one_key_break_numbering() -> None:

@@ -1,5 +1,5 @@
 from evensong.core.effects import Service
-from evensong.sim.unit import UNIT, UnitId, decode_unit
+from evensong.core.unit import UNIT, UnitId, decode_unit
 from evensong.sim.workload import Burst, Queue
 
 

@@ -13,7 +13,16 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope: TypeAlias = Function | ast.ClassDef
 Comprehension: TypeAlias = ast.ListComp | ast.DictComp | ast.GeneratorExp
 
-CORE_MODULES: Final = ("abc", "collections", "enum", "random", "struct", "typing", "zlib")
+CORE_MODULES: Final = (
+    "abc",
+    "collections",
+    "enum",
+    "itertools",
+    "random",
+    "struct",
+    "typing",
+    "zlib",
+)
 CORE_NEIGHBOURS: Final = ("evensong.core", "evensong.errors")
 BANNED_CALLS: Final = ("open", "print", "input", "getattr", "id", "hash")
 BANNED_MODULES: Final = ("asyncio", "logging", "os", "random", "time")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
+from evensong.cli.tune import tune
 from evensong.errors import BadSettings, CannotStart
 
 if TYPE_CHECKING:
@@ -19,63 +20,96 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "config",
         run,
-        summary="check a daemon's settings, keys and state directory",
+        summary="check a daemon's settings, keys and state directory; measure what timeouts suit",
         example="evensong config check n1.toml",
     )
-    parser.add_argument("act", choices=["check"], help="check: say what a daemon would make of it")
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
+    parser.add_argument(
+        "act",
+        choices=["check", "tune"],
+        help="check: say what a daemon would make of a file; "
+        "tune: print timeouts that suit what running daemons measured under their usual load",
+    )
+    parser.add_argument(
+        "configs", type=Path, nargs="+", metavar="CONFIG", help="a TOML file; for tune, several"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="tune: how long to watch (default: 20)"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Check one file, or measure with several daemons."""
+    if args.act == "tune":
+        return tune(args.configs, args.seconds, as_json=args.json)
+    if len(args.configs) != 1:
+        raise BadSettings("check takes one file")
+    return _check(args.configs[0], as_json=args.json)
+
+
+def _check(path: Path, *, as_json: bool) -> int:
     """Check a file and what it names; 1 if a daemon could not start with it."""
     from evensong.daemon import settings
 
-    if not args.config.exists():
-        raise BadSettings(f"{args.config}: No such file or directory")
-    problems: list[str] = []
+    if not path.exists():
+        raise BadSettings(f"{path}: No such file or directory")
+    found: list[str] = []
     checked: Settings | None = None
     try:
-        checked = settings.load(args.config)
+        checked = settings.load(path)
     except BadSettings as error:
-        problems.append(str(error))
+        found.append(str(error))
     else:
-        problems += _problems(checked)
-    if args.json:
-        print(json.dumps({"file": str(args.config), "ok": not problems, "problems": problems}))
-    elif problems:
-        print("\n".join(problems))
+        found += problems(checked)
+    if as_json:
+        told: dict[str, object] = {"file": str(path), "ok": not found}
+        told["problems"] = found
+        told["settings"] = settings.effective(checked) if checked else None
+        print(json.dumps(told))
+    elif found:
+        print("\n".join(found))
     elif checked is not None:
-        print(_told(args.config, checked))
-    return EXIT_VIOLATION if problems else EXIT_OK
+        print(_told(path, checked))
+    return EXIT_VIOLATION if found else EXIT_OK
 
 
-def _problems(checked: "Settings") -> list[str]:
+def problems(checked: "Settings") -> list[str]:
     """Look at what the settings name: keys, state directory, record."""
-    from evensong.daemon import main
+    from evensong.daemon.keys import read_keys
+    from evensong.daemon.main import read_record
 
-    problems: list[str] = []
-    for look in (main.read_keys, main.read_record):
-        try:
-            look(checked)
-        except CannotStart as error:
-            problems.append(str(error))
+    found: list[str] = []
+    try:
+        read_keys(checked.keys)
+    except CannotStart as error:
+        found.append(str(error))
+    try:
+        read_record(checked)
+    except CannotStart as error:
+        found.append(str(error))
     if not checked.state.is_dir():
-        problems.append(f"state: {checked.state}: there is no such directory; make it first")
+        found.append(f"state: {checked.state}: there is no such directory; make it first")
     elif not os.access(checked.state, os.W_OK | os.X_OK):
-        problems.append(f"state: {checked.state}: cannot be written to")
-    return problems
+        found.append(f"state: {checked.state}: cannot be written to")
+    return found
 
 
 def _told(path: Path, checked: "Settings") -> str:
+    from evensong.daemon.settings import effective
+
     parameters = checked.parameters
     seal = f"{len(checked.keys)} key(s)" if checked.keys else "INSECURE"
-    peers = ", ".join(f"{peer} at {at}" for peer, at in sorted(checked.peers.items())) or "none"
-    return (
-        f"{path}: good\n"
+    lines = [
+        f"{path}: good",
         f"  node {checked.node} ({checked.name}) of {checked.processors()} "
-        f"in cluster {checked.cluster}, {seal}\n"
-        f"  listens on {checked.listen}; peers: {peers}\n"
+        f"in cluster {checked.cluster}, {seal}",
         f"  a crash is noticed after {parameters.token_loss / 1_000:g} ms, "
-        f"the silent are given up after {parameters.consensus / 1_000:g} ms more"
-    )
+        f"the silent are given up after {parameters.consensus / 1_000:g} ms more",
+        "  in effect:",
+    ]
+    for key, value in effective(checked).items():
+        if isinstance(value, dict):
+            lines += [f"    {key}.{name} = {json.dumps(one)}" for name, one in value.items()]
+        else:
+            lines.append(f"    {key} = {json.dumps(value)}")
+    return "\n".join(lines)

@@ -1,6 +1,7 @@
 """`evensong daemon`: run one processor of a cluster."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from evensong.cli.command import Subparsers, add_command
@@ -28,4 +29,4 @@ def run(args: argparse.Namespace) -> int:
     # Here, not above: cryptography is slow to import, and most commands do without.
     from evensong.daemon import main, settings
 
-    return main.run(settings.load(args.config), until_eof=args.until_eof)
+    return main.run(partial(settings.load, args.config), until_eof=args.until_eof)

@@ -29,7 +29,7 @@ from evensong.trace.parquet import write_trace
 from evensong.trace.story import drawing, text_drawing
 
 if TYPE_CHECKING:
-    from evensong.sim.unit import UnitId
+    from evensong.core.unit import UnitId
 
 MS: Final = 1_000
 NODES: Final = (1, 2, 3, 4, 5)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from evensong import __version__
-from evensong.cli import config, daemon, demo, keys, sim, status, up
+from evensong.cli import config, daemon, demo, doctor, keys, reload, sim, status, trace, up
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
@@ -24,6 +24,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     up,
     daemon,
     status,
+    doctor,
+    reload,
+    trace,
     keys,
     config,
 )  # the modules, in the order in which help lists them

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Final
 
 from evensong.cli.command import (
     EXIT_OK,
@@ -13,9 +12,9 @@ from evensong.cli.command import (
     Subparsers,
     add_command,
 )
+from evensong.cli.targets import states_of
+from evensong.cli.text import counts, table
 from evensong.errors import Unreachable
-
-RECORD_NAMES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
 
 
 def register(subparsers: Subparsers) -> None:
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
     answers: list[Answer] = []
     silent: list[str] = []
-    for state in _states(args.targets, args.all):
+    for state in states_of(args.targets, is_all=args.all):
         try:
             answers.append(ask(state, {"do": "status"}))
         except Unreachable as error:
@@ -72,22 +71,6 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_VIOLATION if args.all and disagreement else EXIT_OK
 
 
-def _states(targets: list[Path], is_all: bool) -> list[Path]:
-    """Return the state directories that are meant."""
-    states: list[Path] = []
-    for target in targets:
-        if target.is_file():
-            from evensong.daemon.settings import load
-
-            states.append(load(target).state)
-        elif is_all and target.is_dir():
-            found = {one.parent for name in RECORD_NAMES for one in target.glob(f"*/{name}")}
-            states += sorted(found) or [target]
-        else:
-            states.append(target)
-    return states
-
-
 def _disagreement(answers: list[dict[str, object]]) -> str:
     """Say in a sentence how the daemons' rings differ; empty if they do not."""
     by_ring: dict[str, list[str]] = {}
@@ -105,33 +88,58 @@ def _members(answer: dict[str, object]) -> str:
     return " ".join(map(str, members))
 
 
-def _counts(counts: object) -> str:
-    if not isinstance(counts, dict) or not counts:
-        return "none"
-    return ", ".join(f"{reason} {count}" for reason, count in counts.items())
-
-
 def _table(answers: list[dict[str, object]]) -> str:
-    rows = [["name", "state", "ring", "members", "sent", "delivered", "refused"]]
-    rows += [
-        [
-            *(str(one[key]) for key in ("name", "state", "ring")),
-            _members(one),
-            *(str(one[key]) for key in ("sent", "delivered")),
-            _counts(one["refused"]),
+    head = ["name", "state", "ring", "members", "for", "because", "sent", "delivered"]
+    rows = [[*head, "lateness", "refused"]]
+    for one in answers:
+        lag = one["lag"]
+        assert isinstance(lag, dict)
+        rows.append(
+            [
+                *(str(one[key]) for key in ("name", "state", "ring")),
+                _members(one),
+                _rings(one)[-1][0] if _rings(one) else "-",
+                str(one["cause"]),
+                *(str(one[key]) for key in ("sent", "delivered")),
+                f"{lag['recent_us'] / 1_000:.1f} ms",
+                counts(one["refused"]),
+            ]
+        )
+    return "\n".join(table(rows))
+
+
+def _rings(one: dict[str, object]) -> list[tuple[str, str]]:
+    """Return the last few rings, the oldest first: how long ago, and what happened."""
+    rings = one["rings"]
+    assert isinstance(rings, list)
+    told: list[tuple[str, str]] = []
+    before: set[int] = set()
+    for ring in rings:
+        members = set(ring["members"])
+        changes = [
+            f"{word} {' '.join(map(str, sorted(whom)))}"
+            for word, whom in (("joined", members - before), ("left", before - members))
+            if whom and before
         ]
-        for one in answers
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+        note = f" ({'; '.join(changes)})" if changes else ""
+        named = " ".join(map(str, ring["members"]))
+        text = f"ring {ring['ring']} of {named}{note}; because: {ring['cause']}"
+        told.append((_ago(ring["ms_ago"]), text))
+        before = members
+    return told
+
+
+def _ago(ms: int) -> str:
+    seconds = ms / 1_000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def _details(one: dict[str, object]) -> str:
-    lag, peers = one["lag"], one["peers"]
+    lag, peers, rotation = one["lag"], one["peers"], one["rotation"]
+    assert isinstance(rotation, dict)
     assert isinstance(lag, dict)
     assert isinstance(peers, dict)
     lines = [
@@ -141,16 +149,21 @@ def _details(one: dict[str, object]) -> str:
         f"  {one['state']} in ring {one['ring']} of {_members(one)}; because: {one['cause']}",
         f"  sent {one['sent']}, delivered {one['delivered']}, waiting {one['backlog']}, "
         f"configurations {one['configurations']}, token visits {one['token_visits']}",
-        f"  refused: {_counts(one['refused'])}",
-        f"  dropped by the ring: {_counts(one['dropped'])}",
-        f"  could not be sent: {_counts(one['send_errors'])}",
+        f"  refused: {counts(one['refused'])}",
+        f"  dropped by the ring: {counts(one['dropped'])}",
+        f"  could not be sent: {counts(one['send_errors'])}",
+        f"  the token comes round in {rotation['p50_us'] / 1_000:.1f} ms, at worst in "
+        f"{rotation['p99_us'] / 1_000:.1f} ms but for one in a hundred"
+        if rotation["count"]
+        else "  the token has not been measured: no traffic yet",
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]
         word = "never heard" if heard is None else f"heard {heard} ms ago"
-        refused = f", refused: {_counts(about['refused'])}" if about["refused"] else ""
+        refused = f", refused: {counts(about['refused'])}" if about["refused"] else ""
         ignored = ", ignored" if about["ignored"] else ""
         lines.append(f"  peer {peer} at {about['configured']}: {word}{ignored}{refused}")
+    lines += [f"  {ago} ago: {text}" for ago, text in reversed(_rings(one))]
     return "\n".join(lines)

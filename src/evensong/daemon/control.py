@@ -244,6 +244,25 @@ def ask(state: Path, request: Request, timeout_s: float = 5.0) -> Answer:
     return answer
 
 
+def is_listening(state: Path) -> bool:
+    """Whether a daemon of that state directory runs, be it busy or suspended."""
+    try:
+        directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+            stream.setblocking(False)
+            stream.connect(_short(directory))
+    except BlockingIOError:
+        return True  # its queue of connections is full
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+    return True
+
+
 def _one_line(stream: socket.socket) -> bytes:
     line = bytearray()
     while not line.endswith(b"\n"):

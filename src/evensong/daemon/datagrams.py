@@ -45,8 +45,10 @@ class Datagrams:
         "_addresses",
         "_everybody",
         "_ignored",
+        "_is_resolving",
+        "_is_wanted",
+        "_lock",
         "_peers",
-        "_resolving",
         "_socket",
         "family",
         "is_merging",
@@ -58,11 +60,13 @@ class Datagrams:
     def __init__(
         self, listen: Address, peers: Mapping[ProcessorId, Address], *, in_bursts: bool = True
     ) -> None:
-        self._peers: Final = dict(peers)
+        self._peers = dict(peers)
         self._addresses: dict[ProcessorId, SocketAddress] = {}
         self._everybody: tuple[SocketAddress, ...] = ()
         self._ignored: frozenset[ProcessorId] = frozenset()
-        self._resolving: threading.Thread | None = None
+        self._lock: Final = threading.Lock()  # for where the peers are; never held for long
+        self._is_resolving = False
+        self._is_wanted = False  # another look at the names, after the present one
         self.sent = 0  # datagrams, each peer's copy counted
         self.send_errors: Final[dict[str, int]] = {}  # by reason
         self._socket: Final = _bound(listen)
@@ -174,30 +178,60 @@ class Datagrams:
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Send nothing to these from now on."""
-        self._ignored = frozenset(peers)
-        self._gather_everybody()
+        with self._lock:
+            self._ignored = frozenset(peers)
+            self._gather_everybody()
 
     def address_of(self, peer: ProcessorId) -> str:
         """Return where a peer is sent to, for people; empty if its name is not resolved."""
         address = self._addresses.get(peer)
         return str(Address(*address[:2])) if address else ""
 
+    def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
+        """Send to these from now on; names among them are looked up beside the ring."""
+        with self._lock:
+            kept = {
+                peer: at
+                for peer, at in self._addresses.items()
+                if peers.get(peer) == self._peers[peer]
+            }
+            self._peers = dict(peers)
+            self._addresses = kept
+            self._gather_everybody()
+        self._look_up({peer: at for peer, at in peers.items() if _is_literal(at.host)})
+        self.resolve_again()
+
     def resolve_again(self) -> None:
         """Look the peers' names up once more, beside the ring: a resolver may take seconds."""
-        names = {peer: at for peer, at in self._peers.items() if not _is_literal(at.host)}
-        if not names or (self._resolving is not None and self._resolving.is_alive()):
-            return
-        self._resolving = threading.Thread(target=self._look_up, args=(names,), daemon=True)
-        self._resolving.start()
+        with self._lock:
+            self._is_wanted = any(not _is_literal(at.host) for at in self._peers.values())
+            if not self._is_wanted or self._is_resolving:
+                return
+            self._is_resolving = True
+        threading.Thread(target=self._resolve_names, daemon=True).start()
+
+    def _resolve_names(self) -> None:
+        while True:
+            with self._lock:
+                if not self._is_wanted:
+                    self._is_resolving = False
+                    return
+                self._is_wanted = False
+                names = {peer: at for peer, at in self._peers.items() if not _is_literal(at.host)}
+            self._look_up(names)
 
     def _look_up(self, peers: Mapping[ProcessorId, Address]) -> None:
-        found = dict(self._addresses)
+        found: dict[ProcessorId, SocketAddress] = {}
         for peer, address in peers.items():
             resolved = _resolve(address, self.family)
             if resolved is not None:  # else the old address may still be right
                 found[peer] = resolved
-        self._addresses = found  # one assignment each: the ring's thread sees old or new
-        self._gather_everybody()
+        with self._lock:
+            current = {
+                peer: at for peer, at in found.items() if self._peers.get(peer) == peers[peer]
+            }
+            self._addresses = {**self._addresses, **current}
+            self._gather_everybody()  # one assignment: the ring's thread sees old or new
 
     def _gather_everybody(self) -> None:
         ignored = self._ignored

@@ -7,7 +7,7 @@ overtook it, Joins and the like after them [SRP §4].
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
@@ -32,13 +32,16 @@ from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
+from evensong.core.unit import Origin
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
-from evensong.daemon.seal import Opener, Refused, Sealer
+from evensong.daemon.seal import Key, Opener, Refused, Sealer
+from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
+ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
@@ -46,7 +49,7 @@ TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
-Chore: TypeAlias = Callable[[int], None]  # something small, done about once a second
+Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
 
 
 def clock() -> int:
@@ -80,6 +83,20 @@ class Listener(Protocol):
     def end(self, how: str, now: int, cause: str = "") -> None:
         """This life is over: `stop` in good order, or `fail`."""
         ...
+
+
+class Timed(Protocol):
+    """Something that wants to be called at a time it names itself."""
+
+    deadline: int
+
+    def expire(self, now: int) -> None:
+        """Do what is due."""
+        ...
+
+
+def _ignore_frame(_frame: bytes) -> None:
+    """Do nothing: nobody is there for frames that are not the ring's."""
 
 
 class Life(NamedTuple):
@@ -141,6 +158,7 @@ class Driver:
     ) -> None:
         self.life: Final = life
         self.outbox: Final = Outbox()
+        self.origin: Final = Origin(life.node, life.incarnation)
         self.core: Final = SingleRing(
             life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
         )
@@ -157,13 +175,16 @@ class Driver:
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
         self.chores: Final[list[Chore]] = []
+        self.aside: Callable[[bytes], None] = _ignore_frame
+        self.timed: Final[list[Timed]] = []
+        self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
-        self._sealer: Final = sealer
+        self._sealer = sealer
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
-        self._peers: Final = frozenset(peers)
+        self._peers = frozenset(peers)
         self._listeners: Final = tuple(listeners)
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
@@ -180,14 +201,21 @@ class Driver:
         self._perform()
         while not self.how:
             due = min(core.deadline(), self._leave_by, self._chores_at, lag.turn_by())
+            for timed in self.timed:
+                due = min(due, timed.deadline)
             ready = watch.wait(due - clock())
             woke_at = clock()
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
             now = clock()
             if now >= core.deadline() and not self.how:
+                for told in self.expiring:
+                    told(now)
                 core.expire(now)
                 self._perform()
+            for timed in self.timed:
+                if now >= timed.deadline:
+                    timed.expire(now)
             if now >= self._chores_at:
                 self._do_chores(now)
             if self._leave_by != NEVER:
@@ -203,17 +231,19 @@ class Driver:
         for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
             try:
                 frame = open_datagram(datagram)
-                if frame[TRANSMITTER] != latest:
-                    self._admit(wire.HEADER.unpack_from(frame)[1])
-                    latest = frame[TRANSMITTER]
+                kind = frame[0]
+                if frame[TRANSMITTER] != latest or kind >= ASIDE:
+                    self._admit(wire.HEADER.unpack_from(frame)[1], kind)
+                    latest = frame[TRANSMITTER] if kind < ASIDE else b""
             except Refused as refused:
-                self._refuse(refused)
+                self.refuse(refused.reason, refused.transmitter)
                 continue
-            kind = frame[0]
             if kind == wire.REGULAR:
                 regulars.append(frame)
             elif kind in TOKENS:
                 tokens.append(frame)
+            elif kind >= ASIDE:
+                self.aside(frame)
             else:
                 others.append(frame)
         for frames in (regulars, tokens, others):
@@ -221,18 +251,19 @@ class Driver:
                 self.core.receive_many(frames, clock())
                 self._perform()
 
-    def _admit(self, transmitter: ProcessorId) -> None:
+    def _admit(self, transmitter: ProcessorId, kind: int) -> None:
         """Note that a peer was heard, or refuse who is none."""
         if transmitter in self.ignored:
             raise Refused("ignored", transmitter)
         if transmitter in self._peers:
-            self.heard_at[transmitter] = clock()
+            if kind < ASIDE:
+                self.heard_at[transmitter] = clock()
         elif transmitter != self.life.node:  # a twin of mine is the core's business
             raise Refused("not a peer", transmitter)
 
-    def _refuse(self, refused: Refused) -> None:
-        booked_on = refused.transmitter if refused.transmitter in self._peers else STRANGER
-        key = (refused.reason, booked_on)
+    def refuse(self, reason: str, claimed: ProcessorId) -> None:
+        """Count a datagram that had no effect."""
+        key = (reason, claimed if claimed in self._peers else STRANGER)
         self.refusals[key] = self.refusals.get(key, 0) + 1
 
     # What the core asks for
@@ -321,7 +352,13 @@ class Driver:
     # What others of this process ask for
 
     def submit(self, packets: Iterable[Packet]) -> None:
-        """Queue packets and wake the ring."""
+        """Name packets as units of this life, queue them and wake the ring."""
+        self._queue(map(self._named, packets))
+
+    def _named(self, packet: Packet) -> Packet:
+        return packet._replace(payload=self.origin.unit(packet.payload))
+
+    def _queue(self, packets: Iterable[Packet]) -> None:
         self.outbox.packets.extend(packets)
         if not self.how:
             self.core.submit(clock())
@@ -329,13 +366,42 @@ class Driver:
 
     def feed(self, packets: Iterator[Packet], ahead: int) -> None:
         """Submit packets as fast as the ring takes them, so many waiting at any time."""
-        self.outbox.feed = packets
-        self.submit(islice(packets, ahead))
+        self.outbox.feed = map(self._named, packets)
+        self._queue(islice(self.outbox.feed, ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Neither hear these peers nor speak to them: a partition, for tests."""
         self.ignored = frozenset(peers)
         self._datagrams.ignore(self.ignored)
+
+    def seal(self, frame: bytes) -> bytes:
+        """Seal a frame as this life's next datagram."""
+        return self._sealer.seal(frame)
+
+    def overhead(self) -> int:
+        """How many bytes sealing adds to a frame."""
+        return self._sealer.overhead
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return how far each life that was heard has counted: id, incarnation, boot."""
+        return self._opener.lives()
+
+    def set_peers(self, peers: Mapping[ProcessorId, Address]) -> None:
+        """Hear and speak to these from now on."""
+        self._peers = frozenset(peers)
+        self._datagrams.set_peers(peers)
+        for gone in self.heard_at.keys() - self._peers:
+            del self.heard_at[gone]
+
+    def set_keys(self, cluster: str, keys: tuple[Key, ...]) -> None:
+        """Seal with the first of these and accept them all from now on."""
+        self._opener.accept_keys(keys)
+        key = keys[0] if keys else None
+        if key != self._sealer.key:
+            sealer = Sealer(cluster, key, *self.life)
+            # A key that comes back meets none of its nonces again: the counter only ever rises.
+            sealer.counter = self._sealer.counter
+            self._sealer = sealer
 
     def own_delivered(self) -> int:
         """How many of this daemon's own messages were delivered here."""

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from evensong.daemon.seal import KEY_SIZE, Key, make_key
@@ -20,6 +21,22 @@ def write_new_key(path: Path) -> Key:
     with os.fdopen(descriptor, "w") as file:
         file.write(secret.hex() + "\n")
     return make_key(secret)
+
+
+def read_keys(paths: Iterable[Path]) -> tuple[Key, ...]:
+    """Read every key file; envelopes must be able to tell the keys apart."""
+    path_by_id: dict[int, Path] = {}
+    keys: list[Key] = []
+    for path in paths:
+        key = read_key(path)
+        other = path_by_id.setdefault(key.key_id, path)
+        if other != path:
+            raise CannotStart(
+                f"keys: {path} and {other} share the id {key.key_id}; name one of them only, "
+                "or make another (`evensong keys new`)"
+            )
+        keys.append(key)
+    return tuple(keys)
 
 
 def read_key(path: Path) -> Key:

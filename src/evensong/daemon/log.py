@@ -22,11 +22,18 @@ class Log:
         self._members: tuple[ProcessorId, ...] = ()
         self._told: dict[str, int] = {}  # refusals that have been summed up
         self._summary_at = 0
+        self._lost = 0  # lines that could not be written
 
     def say(self, text: str) -> None:
-        """Write a line."""
+        """Write a line; a full disk or a reader that went away costs lines, not the daemon."""
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        print(f"{stamp} {self._name} {text}", file=self._out, flush=True)
+        note = f" ({self._lost} lines before this one are lost)" if self._lost else ""
+        try:
+            print(f"{stamp} {self._name} {text}{note}", file=self._out, flush=True)
+        except OSError:
+            self._lost += 1
+        else:
+            self._lost = 0
 
     def send(self, sent: Sent, now: int) -> None:
         """Say nothing: messages are not news."""
@@ -85,7 +92,7 @@ class Log:
             self._summary_at = now + SUMMARY_US
             self._told = dict(refused)
             told = ", ".join(f"{reason} {count}" for reason, count in news.items())
-            self.say(f"refused datagrams, by reason: {told}")
+            self.say(f"refused datagrams, by reason: {told} (`evensong doctor` says why)")
 
 
 def summary(log: Log, refused: Callable[[], Mapping[str, int]]) -> Callable[[int], None]:

@@ -10,6 +10,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
@@ -17,28 +18,27 @@ from typing import Final, TextIO, final
 
 from evensong import __version__
 from evensong.core.stable import StableRecord
+from evensong.daemon import lastwords
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, Life, Listener, clock
-from evensong.daemon.keys import read_key
+from evensong.daemon.doctor import Doctor
+from evensong.daemon.driver import Driver, Life, Listener
+from evensong.daemon.keys import read_keys
 from evensong.daemon.log import Log, summary
+from evensong.daemon.observer import Memory
 from evensong.daemon.orders import Orders
+from evensong.daemon.pace import Pace
 from evensong.daemon.receipts import Receipts
+from evensong.daemon.reload import Reload
 from evensong.daemon.seal import Key, Opener, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
 from evensong.errors import CannotStart, CorruptRecord
-from evensong.trace.recording import Recorder
 
 LOCK_NAME: Final = "lock"
 REPLAY_WINDOW_MIN: Final = 1_024  # counters; at least four windows of messages
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-
-def read_keys(settings: Settings) -> tuple[Key, ...]:
-    """Read every key file."""
-    return tuple(read_key(path) for path in settings.keys)
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def read_record(settings: Settings) -> StableRecord:
@@ -52,6 +52,11 @@ def read_record(settings: Settings) -> StableRecord:
         ) from None
     except OSError as error:
         raise CannotStart(f"state: {settings.state}: {error.strerror}") from None
+
+
+def next_incarnation(record: StableRecord, wall_ms: int) -> int:
+    """Name a life: later than those on record, and than those of a directory that was wiped."""
+    return max(record.incarnation + 1, wall_ms)
 
 
 def lock_state(state: Path) -> int:
@@ -84,25 +89,40 @@ def be_realtime() -> None:
         ) from None
 
 
-def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False) -> int:
-    """Run a daemon until it is told to stop; 0 if it left in good order, else 1."""
+def run(
+    reread: Callable[[], Settings], out: TextIO = sys.stderr, *, until_eof: bool = False
+) -> int:
+    """Run a daemon until it is told to stop; 0 if it left in good order, else 1.
+
+    `reread` returns the settings: now, and whenever they are to be reloaded.
+    """
+    settings = reread()
     log = Log(out, settings.name)
     with ExitStack() as stack:
-        keys = read_keys(settings)
+        keys = read_keys(settings.keys)
         if settings.realtime:
             be_realtime()
         stack.callback(os.close, lock_state(settings.state))
         record = read_record(settings)
-        datagrams = stack.enter_context(closing(Datagrams(settings.listen, settings.peers)))
-        incarnation = max(record.incarnation + 1, time.time_ns() // 1_000_000)
+        datagrams = stack.enter_context(closing(_datagrams(settings)))
+        incarnation = next_incarnation(record, time.time_ns() // 1_000_000)
         life = Life(settings.node, incarnation, secrets.randbits(64))
-        tail, receipts = Tail(), Receipts(settings.node)
-        driver = _driver(settings, life, record, keys, datagrams, [tail, receipts, log])
+        tail, pace, receipts = Tail(), Pace(), Receipts(settings.node)
+        memory = stack.enter_context(closing(Memory(settings, life, log.say)))
+        listeners: list[Listener] = [tail, pace, receipts, log, memory.flight]
+        if memory.spool is not None:
+            listeners.append(memory.spool)
+        driver = _driver(settings, life, record, keys, datagrams, listeners)
         stack.callback(driver.watch.close)
-        orders = Orders(settings, driver, datagrams, tail, receipts)
+        orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
         driver.chores.append(summary(log, orders.refused))
-        stack.enter_context(closing(_Bells(driver, log)))
+        memory.attach(driver, orders.refused)
+        reload = Reload(settings, keys, reread, driver, log)
+        reload.tell(orders.set_settings)
+        orders.add("reload", reload.answer)
+        orders.add("doctor", Doctor(lambda: reload.settings, driver, datagrams).answer)
+        stack.enter_context(closing(_Bells(driver, log, reload.on_signal)))
         if until_eof:
             driver.watch.add(sys.stdin.fileno(), lambda _: _read_on(driver))
         _introduce(log, settings, life)
@@ -111,8 +131,19 @@ def run(settings: Settings, out: TextIO = sys.stderr, *, until_eof: bool = False
         gc.collect()
         gc.freeze()
         gc.disable()
-        driver.run()
+        lastwords.forget(settings.state)
+        try:
+            driver.run()
+        except BaseException as error:  # a promise of ours is broken; what led there is kept
+            driver.stop(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            lastwords.leave(settings.state, driver.how, driver.why)
     return 0 if driver.how == "stop" else 1
+
+
+def _datagrams(settings: Settings) -> Datagrams:
+    return Datagrams(settings.listen, settings.peers, in_bursts=settings.gso == "auto")
 
 
 def _driver(
@@ -124,8 +155,6 @@ def _driver(
     listeners: list[Listener],
 ) -> Driver:
     parameters = settings.parameters
-    if settings.record is not None:
-        listeners.append(Recorder(settings.record, life.node, life.incarnation, clock()))
     replay_window = max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)
     return Driver(
         life,
@@ -159,23 +188,31 @@ def _read_on(driver: Driver) -> None:
 
 @final
 class _Bells:
-    """Signals: the first asks to leave in good order, the second stops at once."""
+    """Signals: the first asks to leave in good order, the second stops at once; SIGHUP reloads."""
 
-    def __init__(self, driver: Driver, log: Log) -> None:
+    def __init__(self, driver: Driver, log: Log, reload: Callable[[], None]) -> None:
         self._driver: Final = driver
         self._log: Final = log
+        self._reload: Final = reload
         self._rung = 0
+        self._is_reload_wanted = False
         # A wait that a signal interrupts goes on by itself; what wakes it is a byte in this pipe.
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: Final = [(number, signal.signal(number, self._ring)) for number in SIGNALS]
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         driver.watch.add(self._reading, self._answer)
 
-    def _ring(self, _number: int, _frame: FrameType | None) -> None:
-        self._rung += 1
+    def _ring(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._is_reload_wanted = True
+        else:
+            self._rung += 1
 
     def _answer(self, _events: int) -> None:
         os.read(self._reading, 64)
+        if self._is_reload_wanted:
+            self._is_reload_wanted = False
+            self._reload()
         if self._rung >= 2:
             self._driver.stop("a second signal")
         elif self._rung and not self._driver.is_leaving():

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Final, final
 from evensong import __version__
 from evensong.core.effects import Packet, Service
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
+from evensong.core.unit import UNIT, body_of
 from evensong.daemon.control import Answer, Later, Request
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, clock
+from evensong.daemon.driver import Break, Driver, clock
 from evensong.daemon.flood import flood
+from evensong.daemon.observer import Memory
+from evensong.daemon.pace import Pace
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.seal import OVERHEAD
-from evensong.daemon.settings import DATAGRAM_MAX, Settings
+from evensong.daemon.settings import Settings
 from evensong.daemon.tail import Tail
 from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A message must fit one datagram also when recovery wraps it.
-PAYLOAD_MAX: Final = DATAGRAM_MAX - OVERHEAD - REGULAR_FRAME.size - MESSAGE.size
+# What a message of one datagram needs besides its payload, also when recovery wraps it.
+WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 FLOOD_MAX_S: Final = 86_400
 SERVICES: Final = {service.name.lower(): service for service in Service}
@@ -37,21 +40,36 @@ class Orders:
         driver: Driver,
         datagrams: Datagrams,
         tail: Tail,
+        pace: Pace,
         receipts: Receipts,
+        memory: Memory,
     ) -> None:
-        self._settings: Final = settings
+        self._settings = settings
         self._driver: Final = driver
         self._datagrams: Final = datagrams
         self._tail: Final = tail
+        self._pace: Final = pace
         self._receipts: Final = receipts
+        self._spool: Final = memory.spool
+        self._flight: Final = memory.flight
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
             "send": self.send,
             "deliveries": self.deliveries,
             "ignore": self.ignore,
+            "flush": self.flush,
+            "flight": self.flight,
             "flood": self.flood,
         }
+
+    def add(self, name: str, order: "Callable[[Request], Answer]") -> None:
+        """Obey one more order."""
+        self._orders[name] = order
+
+    def set_settings(self, settings: Settings) -> None:
+        """Show these settings from now on."""
+        self._settings = settings
 
     def answer(self, request: Request) -> Answer | Later:
         """Do what a request asks, or raise `BadRequest`."""
@@ -83,27 +101,32 @@ class Orders:
             "members": list(configuration.members) if configuration else [],
             "cause": configuration.cause if configuration else "",
             "installed_at_us": driver.installed_at,
-            "breaks": [
-                {
-                    "at_us": one.at,
-                    "ring": str(one.configuration.conf_id),
-                    "members": list(one.configuration.members),
-                    "cause": one.cause,
-                    "about": one.about,
-                    "lag_us": one.lag_us,
-                }
-                for one in driver.breaks
-            ],
+            "breaks": [_ending(one) for one in driver.breaks],
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
             "own_delivered": driver.own_delivered(),
             "configurations": self._tail.configurations,
+            "rings": [
+                {
+                    "ring": str(one.conf_id),
+                    "members": list(one.members),
+                    "cause": one.cause,
+                    "ms_ago": (now - at) // 1_000,
+                }
+                for at, one in self._tail.rings
+            ],
             "token_visits": self._tail.visits,
             "refused": self.refused(),
             "dropped": dict(sorted(driver.core.machine.drops.items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
+            "rotation": {
+                "count": self._pace.rotations,
+                "p50_us": self._pace.rotation_us(50),
+                "p99_us": self._pace.rotation_us(99),
+            },
+            "trace": self._spool.status() if self._spool else {"level": "off"},
             "lag": {
                 "recent_us": driver.lag.recent_us(now),
                 "worst_us": driver.lag.worst_us,
@@ -151,7 +174,7 @@ class Orders:
                     "sender": one.sender_id,
                     "service": one.service.name.lower(),
                     "configuration": str(conf_id),
-                    "payload": base64.b64encode(one.payload).decode(),
+                    "payload": base64.b64encode(body_of(one.payload)).decode(),
                 }
                 for conf_id, one in tail.last
             ],
@@ -166,7 +189,8 @@ class Orders:
         is_awaited = request.get("wait", False)
         if not isinstance(is_awaited, bool):
             raise BadRequest("wait: takes true or false")
-        packets = [Packet(service, _payload(one)) for one in payloads]
+        size_max = self._payload_max()
+        packets = [Packet(service, _payload(one, size_max)) for one in payloads]
         driver = self._driver
         if driver.is_leaving():
             raise BadRequest("send: this daemon is leaving")
@@ -181,13 +205,25 @@ class Orders:
         driver.submit(packets)
         return later
 
+    def flush(self, _: Request) -> Answer:
+        """Write the trace down as far as it goes."""
+        if self._spool is None:
+            raise BadRequest("flush: this daemon has no trace; `trace` in its settings is off")
+        self._spool.flush(clock())
+        return {"trace": self._spool.status()}
+
+    def flight(self, _: Request) -> Answer:
+        """Return what the flight recorder remembers."""
+        return {"entries": self._flight.entries()}
+
     def flood(self, request: Request) -> Answer:
         """Send as much as the ring takes, for so long; no seconds stop it."""
         self._must_be_testing("flood")
         service = _service(request)
         size, seconds = request.get("size"), request.get("seconds")
-        if not isinstance(size, int) or not 8 <= size <= PAYLOAD_MAX:
-            raise BadRequest(f"size: takes 8 to {PAYLOAD_MAX} bytes; got {size!r}")
+        size_max = self._payload_max()
+        if not isinstance(size, int) or not 8 <= size <= size_max:
+            raise BadRequest(f"size: takes 8 to {size_max} bytes; got {size!r}")
         if not isinstance(seconds, int | float) or not 0 <= seconds <= FLOOD_MAX_S:
             raise BadRequest(f"seconds: takes 0 to {FLOOD_MAX_S}; got {seconds!r}")
         flood(self._driver, service, size, seconds)
@@ -204,6 +240,9 @@ class Orders:
         self._driver.ignore(int(peer) for peer in peers)
         return {"ignored": sorted(self._driver.ignored)}
 
+    def _payload_max(self) -> int:
+        return self._settings.packet - WRAPPING
+
     def _must_be_testing(self, order: str) -> None:
         if not self._settings.testing:
             raise BadRequest(f"{order}: is for tests; it takes `testing = true` in the settings")
@@ -216,11 +255,22 @@ def _service(request: Request) -> Service:
     return service
 
 
-def _payload(raw: object) -> bytes:
+def _ending(one: Break) -> Answer:
+    return {
+        "at_us": one.at,
+        "ring": str(one.configuration.conf_id),
+        "members": list(one.configuration.members),
+        "cause": one.cause,
+        "about": one.about,
+        "lag_us": one.lag_us,
+    }
+
+
+def _payload(raw: object, size_max: int) -> bytes:
     try:
         payload = base64.b64decode(raw if isinstance(raw, str) else "?", validate=True)
     except (binascii.Error, ValueError):
         raise BadRequest("payloads: takes a list of texts in base64") from None
-    if len(payload) > PAYLOAD_MAX:
-        raise BadRequest(f"payloads: at most {PAYLOAD_MAX} bytes each; got {len(payload)}")
+    if len(payload) > size_max:
+        raise BadRequest(f"payloads: at most {size_max} bytes each; got {len(payload)}")
     return payload

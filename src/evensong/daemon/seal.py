@@ -91,12 +91,14 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_name", "counter")
+    __slots__ = ("_aead", "_name", "counter", "key", "overhead")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
     ) -> None:
         key_id = key.key_id if key else NO_KEY
+        self.key: Final = key
+        self.overhead: Final = ENVELOPE.size + (TAG_SIZE if key else CRC.size)
         life = (transmitter, incarnation, boot)
         self._name: Final = NAME.pack(MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
         self._aead: Final = _traffic_key(key.secret, *life) if key else None
@@ -151,22 +153,39 @@ class Opener:
     The replay window is wide because the token shares the counter and overtakes data.
     """
 
-    __slots__ = ("_cluster", "_keys", "_latest", "_lives", "_size_max", "_window")
+    __slots__ = ("_asleep", "_cluster", "_keys", "_latest", "_lives", "_size_max", "_window")
 
     def __init__(self, cluster: str, keys: tuple[Key, ...], window: int, size_max: int) -> None:
         self._cluster: Final = cluster_id(cluster)
         self._keys = {key.key_id: key.secret for key in keys}
         self._lives: Final[OrderedDict[bytes, _Life]] = OrderedDict()  # the latest speaker last
+        self._asleep: Final[dict[bytes, _Life]] = {}  # under keys that are not accepted now
         self._latest: _Life | None = None
         self._window: Final = window
         self._size_max: Final = size_max
 
     def accept_keys(self, keys: tuple[Key, ...]) -> None:
-        """Accept these keys from now on; lives under others are forgotten."""
+        """Accept these keys from now on.
+
+        Lives under others are remembered: a key that comes back must not make old datagrams new.
+        """
         self._keys = {key.key_id: key.secret for key in keys}
-        for name, life in list(self._lives.items()):
-            if life.key_id not in self._keys:
-                del self._lives[name]
+        accepted = self._keys.keys() or {NO_KEY}
+        lives = [*self._asleep.items(), *self._lives.items()]
+        self._lives.clear()
+        self._asleep.clear()
+        for name, life in lives[-LIVES_MAX:]:
+            (self._lives if life.key_id in accepted else self._asleep)[name] = life
+        self._latest = None
+
+    def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
+        """Return the highest counter of each life that was heard: id, incarnation, boot."""
+        highest: dict[tuple[ProcessorId, int, int], int] = {}
+        for name, life in self._lives.items():
+            transmitter, incarnation, boot = NAME.unpack(name)[5:]
+            who = (transmitter, incarnation, boot)
+            highest[who] = max(highest.get(who, 0), life.highest)
+        return highest
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`."""

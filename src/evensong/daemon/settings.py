@@ -4,6 +4,7 @@ Whatever is wrong is refused with a message that names the key and what is allow
 variable `EVENSONG_<KEY>` overrides a key of the file.
 """
 
+import ipaddress
 import os
 import re
 import tomllib
@@ -15,25 +16,24 @@ from typing import Final, NamedTuple, TypeVar
 from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.daemon.seal import OVERHEAD
+from evensong.daemon.tuning import SCALED, Measured, tuned
 from evensong.errors import BadParameters, BadSettings
+from evensong.trace.spool import LEVELS
 
 Value = TypeVar("Value")
 
 DURATION: Final = re.compile(r"(\d+)(us|ms|s)")
 UNIT_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-TIMEOUTS: Final = (
-    "token_retransmit",
-    "token_loss",
-    "join",
-    "consensus",
-    "beacon",
-    "hold",
-    "fail_to_rcv_time",
-)
+SIZE: Final = re.compile(r"(\d+)(MiB|GiB|TiB)")
+SIZES: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 PREFIX: Final = "EVENSONG_"
+AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
+UNTUNED: Final = "lan"  # what `auto` is as long as nothing was
+GSO: Final = ("auto", "off")
 # What fits a path of 1500 bytes behind the larger of the two IP headers (40) and that of UDP (8).
 DATAGRAM_MAX: Final = 1_452
+PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
 
 
 class Address(NamedTuple):
@@ -46,6 +46,18 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_NOWHERE: Final = Address("", 0)
+_UNMEASURED: Final = Measured(0, 0)
+
+
+class Multicast(NamedTuple):
+    """Where broadcasts go instead of to each peer."""
+
+    group: Address
+    interface: str  # a name or an address; empty: the system chooses
+    ttl: int  # how many routers may pass it on
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a daemon is told."""
@@ -53,14 +65,21 @@ class Settings:
     cluster: str
     node: ProcessorId
     listen: Address
+    advertise: Address  # where the others reach it
     peers: Mapping[ProcessorId, Address]  # without this node
+    multicast: Multicast | None
+    gso: str  # "auto" or "off"
+    packet: int  # bytes of the largest datagram
     state: Path
     keys: tuple[Path, ...]  # the first seals, all are accepted; none on an insecure cluster
     parameters: Parameters
+    profile: str
     name: str
     realtime: bool  # ask the kernel to run the daemon before ordinary work
     testing: bool  # orders that only tests give are obeyed
-    record: Path | None  # where everything observable is written down, for the check
+    trace: str  # how closely this daemon records what it does, one of LEVELS
+    trace_dir: Path
+    trace_keep: int  # bytes
 
     def processors(self) -> int:
         """How many processors the cluster has, this one included."""
@@ -87,46 +106,96 @@ def parse(
     """Check a table of settings; paths are relative to `base`."""
     reader = _Reader(table, environment)
     no_keys: list[str] = []
-    no_changes: dict[str, int] = {}
     cluster = reader.take("cluster", _cluster)
     node = reader.take("node", _node)
     peers = reader.take("peers", _peers)
     listen = reader.take("listen", _address, peers.get(node))
+    advertise = reader.take("advertise", _address, peers.get(node, listen))
+    multicast = _multicast(reader)
+    gso = reader.take("gso", _gso, "auto")
+    packet = reader.take("packet", _packet, DATAGRAM_MAX)
     state = base / reader.take("state", _text)
     is_insecure = reader.take("insecure", _flag, False)
     keys = tuple(base / key for key in reader.take("keys", _texts, no_keys))
-    profile = reader.take("profile", _profile, "lan")
-    timeouts = reader.take("timeouts", _timeouts, no_changes)
+    profile, timed = _timed(reader)
     name = reader.take("name", _text, f"n{node}")
     is_realtime = reader.take("realtime", _flag, False)
     is_testing = reader.take("testing", _flag, False)
-    record = reader.take("record", _text, "")
+    trace = reader.take("trace", _level, "views")
+    trace_dir = reader.take("trace_dir", _text, "")
+    trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
     reader.refuse_the_rest()
-    if record and not is_testing:
-        raise BadSettings("record: is for tests; it takes `testing = true` beside it")
     if is_insecure == bool(keys):
         raise BadSettings(
             "keys: name a key file (`evensong keys new` makes one), or ask for `insecure = true`"
         )
+    if advertise != peers.get(node, advertise):
+        raise BadSettings(f"advertise: is {advertise}, but peers has {peers[node]} for this node")
     others = {peer: address for peer, address in peers.items() if peer != node}
-    parameters = PROFILES[profile]._replace(**timeouts, datagram_max=DATAGRAM_MAX - OVERHEAD)
-    try:
-        parameters.check(len(others) + 1)
-    except BadParameters as error:
-        raise BadSettings(f"timeouts: {error}") from None
+    parameters = timed._replace(datagram_max=packet - OVERHEAD)
+    check_parameters(parameters, len(others) + 1)
     return Settings(
         cluster,
         node,
         listen,
+        advertise,
         others,
+        multicast,
+        gso,
+        packet,
         state,
         keys,
         parameters,
+        profile,
         name,
         is_realtime,
         is_testing,
-        base / record if record else None,
+        trace,
+        base / trace_dir if trace_dir else state / "trace",
+        trace_keep,
     )
+
+
+def effective(settings: Settings) -> dict[str, object]:
+    """Return the settings as one would write them, defaults and overrides included."""
+    parameters, multicast = settings.parameters, settings.multicast
+    told: dict[str, object] = {
+        "cluster": settings.cluster,
+        "node": settings.node,
+        "name": settings.name,
+        "state": str(settings.state),
+        "listen": str(settings.listen),
+        "advertise": str(settings.advertise),
+        "peers": {str(peer): str(at) for peer, at in sorted(settings.peers.items())},
+        "keys": [str(key) for key in settings.keys],
+        "insecure": not settings.keys,
+        "packet": settings.packet,
+        "gso": settings.gso,
+        "profile": settings.profile,
+        "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
+        "trace": settings.trace,
+        "trace_dir": str(settings.trace_dir),
+        "trace_keep": f"{settings.trace_keep // SIZES['MiB']}MiB",
+        "testing": settings.testing,
+    }
+    if multicast:
+        told["multicast"] = str(multicast.group)
+        told["multicast_interface"] = multicast.interface
+        told["multicast_ttl"] = multicast.ttl
+    return told
+
+
+def written(duration: int) -> str:
+    """Write a duration of microseconds as `duration_us` reads it."""
+    return f"{duration // 1_000}ms" if duration % 1_000 == 0 else f"{duration}us"
+
+
+def check_parameters(parameters: Parameters, processors: int) -> None:
+    """Refuse timeouts that cannot work on a ring of so many."""
+    try:
+        parameters.check(processors)
+    except BadParameters as error:
+        raise BadSettings(f"timeouts: {error}") from None
 
 
 class _Reader:
@@ -157,6 +226,33 @@ class _Reader:
     def refuse_the_rest(self) -> None:
         for key in self._table:
             raise BadSettings(f"{key}: no such key; there are {', '.join(self._known)}")
+
+
+def _multicast(reader: _Reader) -> Multicast | None:
+    group = reader.take("multicast", _group, _NOWHERE)
+    interface = reader.take("multicast_interface", _text, "")
+    ttl = reader.take("multicast_ttl", _ttl, 0)
+    if group != _NOWHERE:
+        return Multicast(group, interface, ttl or 1)
+    for key, given in (("multicast_interface", interface), ("multicast_ttl", ttl)):
+        if given:
+            raise BadSettings(f"{key}: takes `multicast` beside it")
+    return None
+
+
+def _timed(reader: _Reader) -> tuple[str, Parameters]:
+    """Return the profile's name, and its parameters with the changes that were asked for."""
+    no_changes: dict[str, int] = {}
+    profile = reader.take("profile", _profile, UNTUNED)
+    measured = reader.take("measured", _measured, _UNMEASURED)
+    timeouts = reader.take("timeouts", _timeouts, no_changes)
+    if profile == AUTO:
+        parameters = PROFILES[UNTUNED] if measured == _UNMEASURED else tuned(measured)
+    elif measured != _UNMEASURED:
+        raise BadSettings('measured: takes `profile = "auto"` beside it')
+    else:
+        parameters = PROFILES[profile]
+    return profile, parameters._replace(**timeouts)
 
 
 def _from_environment(text: str) -> object:
@@ -194,9 +290,7 @@ def _cluster(raw: object) -> str:
 
 
 def _node(raw: object) -> ProcessorId:
-    if isinstance(raw, bool) or not isinstance(raw, int) or not 1 <= raw <= PROCESSOR_MAX:
-        raise ValueError(f"takes a number from 1 to {PROCESSOR_MAX}")
-    return raw
+    return _number(raw, 1, PROCESSOR_MAX)
 
 
 def _address(raw: object) -> Address:
@@ -225,18 +319,61 @@ def _peers(raw: object) -> dict[ProcessorId, Address]:
     return peers
 
 
-def _profile(raw: object) -> str:
-    if raw not in PROFILES:
-        raise ValueError(f"takes one of {', '.join(PROFILES)}")
+def _group(raw: object) -> Address:
+    try:
+        address = _address(raw)
+        is_group = ipaddress.ip_address(address.host).is_multicast
+    except ValueError:
+        is_group = False
+    if not is_group:
+        raise ValueError('takes "239.x.y.z:port", or "[ff15::x]:port" for IPv6')
+    return address
+
+
+def _ttl(raw: object) -> int:
+    return _number(raw, 1, 255)
+
+
+def _packet(raw: object) -> int:
+    return _number(raw, PACKET_LEAST, DATAGRAM_MAX)
+
+
+def _number(raw: object, least: int, most: int) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int) or not least <= raw <= most:
+        raise ValueError(f"takes a number from {least} to {most}")
+    return raw
+
+
+def _gso(raw: object) -> str:
+    if raw not in GSO:
+        raise ValueError(f"takes one of {', '.join(GSO)}")
     return str(raw)
 
 
+def _profile(raw: object) -> str:
+    allowed = (*PROFILES, AUTO)
+    if raw not in allowed:
+        raise ValueError(f"takes one of {', '.join(allowed)}")
+    return str(raw)
+
+
+def _measured(raw: object) -> Measured:
+    durations = _durations(raw, Measured._fields, 'such as { rotation = "2ms", lag = "9ms" }')
+    if len(durations) < len(Measured._fields):
+        raise ValueError(f"takes both {' and '.join(Measured._fields)}")
+    return Measured(**durations)
+
+
 def _timeouts(raw: object) -> dict[str, int]:
+    return _durations(raw, SCALED, 'such as { token_loss = "300ms" }')
+
+
+def _durations(raw: object, allowed: tuple[str, ...], example: str) -> dict[str, int]:
     if not isinstance(raw, dict):
-        raise ValueError('takes a table such as { token_loss = "300ms" }')
+        raise ValueError(f"takes a table {example}")
     for key in raw:
-        if key not in TIMEOUTS:
-            raise ValueError(f"{key} is none of {', '.join(TIMEOUTS)}")
+        if key not in allowed:
+            raise ValueError(f"{key} is none of {', '.join(allowed)}")
     durations: dict[str, int] = {}
     for key, value in raw.items():
         try:
@@ -244,6 +381,20 @@ def _timeouts(raw: object) -> dict[str, int]:
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
     return durations
+
+
+def _level(raw: object) -> str:
+    if raw not in LEVELS:
+        raise ValueError(f"takes one of {', '.join(LEVELS)}")
+    return str(raw)
+
+
+def size_bytes(raw: object) -> int:
+    """Read a size such as "10GiB" as bytes."""
+    matched = SIZE.fullmatch(raw) if isinstance(raw, str) else None
+    if matched is None:
+        raise ValueError('a size is written "500MiB", "10GiB" or "1TiB"')
+    return int(matched[1]) * SIZES[matched[2]]
 
 
 def duration_us(raw: object) -> int:

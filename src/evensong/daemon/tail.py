@@ -7,6 +7,7 @@ from evensong.core.effects import Deliver, Ordered, Sent, Service, StateChange, 
 from evensong.core.ids import Configuration, RingId
 
 TAIL_MAX: Final = 16
+RINGS_MAX: Final = 8
 SAFE: Final = Service.SAFE
 
 
@@ -18,6 +19,7 @@ class Tail:
         self.safe = 0
         self.last: Final[deque[tuple[RingId, Ordered]]] = deque(maxlen=TAIL_MAX)
         self.configurations = 0
+        self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
 
     def send(self, sent: Sent, now: int) -> None:
@@ -30,8 +32,10 @@ class Tail:
         self.last.extend((delivered.conf_id, one) for one in messages[-TAIL_MAX:])
 
     def install(self, configuration: Configuration, now: int) -> None:
-        """Count a configuration."""
+        """Count a configuration; the last few rings are kept for a while."""
         self.configurations += 1
+        if not configuration.transitional:
+            self.rings.append((now, configuration))
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Do nothing: the driver keeps the state."""

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
-from evensong.sim.unit import UnitId, decode_unit, digest
+from evensong.core.unit import UnitId, decode_unit, digest
 
+CUT: Final = ("", "lost")  # how a life ends whose last rows may be missing
 LifeId: TypeAlias = tuple[ProcessorId, int]  # node, incarnation
 
 
@@ -25,6 +26,7 @@ class Send(NamedTuple):
     size: int
     digest: int
     t_us: int
+    messages: int = 1  # in the unit
 
 
 class Delivery(NamedTuple):
@@ -45,6 +47,7 @@ class Delivery(NamedTuple):
     size: int
     digest: int
     t_us: int
+    messages: int = 1
 
 
 class Event(NamedTuple):
@@ -72,7 +75,12 @@ class Life:
         self.sends: Final[list[Send]] = []
         self.deliveries: Final[list[Delivery]] = []
         self.events: Final[list[Event]] = []  # `pseq` is the index
-        self.ended = ""  # "", "fail", "stop" or "quiesce"
+        self.ended = ""  # "" (the recording stops), "fail", "stop", "quiesce" or "lost"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the life may have gone on where its recording stops."""
+        return self.ended in CUT
 
     def _event(
         self,
@@ -160,7 +168,10 @@ class Life:
         self._event(etype, now, cause=cause)
 
     def end(self, how: str, now: int, cause: str = "") -> None:
-        """Close the life: `fail` (crash), `stop` (left in good order) or `quiesce` (end of run)."""
+        """Close the life: `fail` (crash), `stop` (left in good order), `quiesce` (end of run).
+
+        Or `lost`: it is over, and what it did last is not known.
+        """
         assert not self.ended
         self.ended = how
         self._event(how, now, cause=cause)

@@ -29,8 +29,8 @@ from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import ENCAP, RETX, RegularToken
 from evensong.core.totem.ring import SingleRing
+from evensong.core.unit import body_of, decode_unit
 from evensong.sim.machine import Processor
-from evensong.sim.unit import UNIT, decode_unit
 from evensong.sim.world import Observer
 
 EVERYBODY_LABEL: Final = "*"
@@ -213,7 +213,7 @@ class Story:
         unit_id = decode_unit(payload)
         earlier = self._lives[unit_id.sender].index(unit_id.incarnation)
         sender = self._name(unit_id.sender) + "'" * earlier
-        body = payload[UNIT.size :].decode("utf-8", "replace")
+        body = body_of(payload).decode("utf-8", "replace")
         kind = "ring" if delivered.conf_id == message.ring_id else "transitional"
         service = "safe" if message.service is Service.SAFE else "agreed"
         note = f"{service}, {kind} {self._ring(delivered.conf_id)}"

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 
 from evensong.core.effects import Packet, Service
 from evensong.core.ids import ProcessorId
-from evensong.sim.unit import UNIT, UnitId, encode_unit
+from evensong.core.unit import UNIT, UnitId, encode_unit
 
 BODY_MAX: Final = 1_000
 _BODY: Final = bytes(range(256)) * (BODY_MAX // 256 + 2)
@@ -33,7 +33,7 @@ Workload: TypeAlias = tuple[Burst, ...]
 
 def make_packet(unit_id: UnitId, body_max: int, safe: float) -> Packet:
     """Build the packet of a unit; everything about it follows from its identity."""
-    lot = zlib.crc32(UNIT.pack(*unit_id))
+    lot = zlib.crc32(UNIT.pack(*unit_id, 1))
     size = (lot >> 10) % (body_max + 1)
     start = lot & 0xFF
     service = Service.SAFE if lot % 1_000 < safe * 1_000 else Service.AGREED

@@ -15,6 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
+from evensong.core.effects import Service
 from evensong.errors import BadTrace
 
 TABLES: Final = ("deliveries", "sends", "events")
@@ -34,7 +35,8 @@ SERVICES: Final = (
     "tight",
     "prio",
 )
-SERVICE_CODES: Final = {name: code for code, name in enumerate(SERVICES)}
+CODE_BY_SERVICE: Final = {service: SERVICES.index(service.name.lower()) for service in Service}
+SERVICE_BY_CODE: Final = {code: service for service, code in CODE_BY_SERVICE.items()}
 
 # (column, type, null allowed)
 DELIVERIES: Final = (

@@ -310,3 +310,10 @@ def test_the_departure_of_a_stranger_or_of_long_ago_is_nothing_to_us(state: Stat
     ring_id = desk.machine.my_ring_id
     assert dropped(desk, wire.encode_leave(ring_id, STRANGER, 1), "leave of somebody else")
     assert dropped(desk, wire.encode_leave(RingId(4, 3), 3, 1), "leave of somebody else")
+
+
+def test_who_leaves_an_installed_ring_names_it() -> None:
+    _, desk = reach(State.OPERATIONAL)
+    seq, rep = desk.machine.my_ring_id
+    for ring_id in (RingId(seq + 4, rep), RingId(seq, rep + 1)):
+        assert dropped(desk, wire.encode_leave(ring_id, 3, 1), "leave of somebody else")

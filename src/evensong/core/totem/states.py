@@ -307,11 +307,12 @@ class StateMachine:
             self._release_held_token(now)
 
     def on_leave(self, leave: Leave, transmitter: ProcessorId, now: int) -> None:
-        """Go on without a processor that departs in good order."""
+        """Go on without a processor that departs in good order; who leaves my ring names it."""
         self.met.add("leave")
         membership = self.membership
         is_stale = leave.ring_id.seq < self.old.ring_id.seq
-        if transmitter not in membership.proposed() or is_stale:
+        is_foreign = self.state is State.OPERATIONAL and leave.ring_id != self.ring.ring_id
+        if transmitter not in membership.proposed() or is_stale or is_foreign:
             self.drop("leave of somebody else")
             return
         membership.fail(transmitter)

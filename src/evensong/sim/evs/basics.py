@@ -86,12 +86,9 @@ def _content_complaint(reading: Reading, unit: int, delivery: Delivery) -> str:
         return ""
     if unit_id in reading.sent_ids:
         return "whose content is not what was sent"
-    sender = reading.by_life.get((unit_id.sender, unit_id.incarnation))
-    if sender is None:
+    if (unit_id.sender, unit_id.incarnation) not in reading.by_life:
         return "whose sender never lived"
-    last = max((row.unit_id.origin_no for row in sender.life.sends), default=0)
-    if not sender.life.ended and unit_id.origin_no > last:
-        # The tail of a recording without an end is lost; the send may have been in it.
+    if reading.may_have_sent(unit_id):
         return UNKNOWN
     return "which nobody sent"
 

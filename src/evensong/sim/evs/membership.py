@@ -82,7 +82,7 @@ def _judge_agreement(reading: Reading, found: Finding) -> None:
             found.checked += 1
             if (str(conf_id), node) in agreed:
                 continue
-            if reading.is_open(node):
+            if reading.may_have_installed(node, conf_id):
                 found.unknown += 1
             else:
                 found.blame(

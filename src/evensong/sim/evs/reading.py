@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, final
 from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.totem.parameters import Parameters
+from evensong.core.unit import UnitId
 from evensong.sim.history import Delivery, History, Life, LifeId, Send
-from evensong.sim.unit import UnitId
 
 NOWHERE: Final = -1  # the configuration of a unit that nobody sent
 
@@ -399,6 +399,36 @@ class Reading:
             visits.sort()
         return found
 
-    def is_open(self, node: ProcessorId) -> bool:
-        """Whether a life of the node was still going when the recording stopped."""
-        return any(not one.life.ended for one in self.by_node.get(node, ()))
+    @cached_property
+    def n_sent_in_a_lost_tail(self) -> int:
+        """How many deliveries are of units whose send may be in the lost tail of a recording."""
+        known = self.n_sent_units
+        return sum(
+            self.may_have_sent(self.units.ids[unit])
+            for one in self.lives
+            for unit in one.units
+            if unit >= known
+        )
+
+    def may_have_sent(self, unit_id: UnitId) -> bool:
+        """Whether a send that is not recorded may be in the lost tail of its sender's recording."""
+        sender = self.by_life.get((unit_id.sender, unit_id.incarnation))
+        if sender is None or not sender.life.is_cut or unit_id in self.sent_ids:
+            return False
+        last = max((row.unit_id.origin_no for row in sender.life.sends), default=0)
+        return unit_id.origin_no > last
+
+    def may_have_installed(self, node: ProcessorId, conf_id: RingId) -> bool:
+        """Whether the lost tail of a recording of the node may hold that configuration.
+
+        Ring ids rise at a processor, over its restarts too; so a tail lies between the last
+        configuration before it and the first of the next life.
+        """
+        lives = self.by_node.get(node, [])
+        for at, one in enumerate(lives):
+            if not one.life.is_cut or (one.spans and conf_id <= one.spans[-1].conf.conf_id):
+                continue
+            after = next((other.spans[0] for other in lives[at + 1 :] if other.spans), None)
+            if after is None or conf_id < after.conf.conf_id:
+                return True
+        return False

@@ -1,9 +1,10 @@
 """EVS3, EVS4, EVS7, TR2, TR3 and LV-1: who must have delivered what."""
 
 from evensong.core.ids import ProcessorId, RingId
+from evensong.core.unit import UnitId
 from evensong.sim.evs.reading import Com, Reading
 from evensong.sim.evs.verdict import Finding
-from evensong.sim.unit import UnitId
+from evensong.sim.history import CUT
 
 
 def self_delivery(reading: Reading) -> Finding:
@@ -18,7 +19,7 @@ def self_delivery(reading: Reading) -> Finding:
             if com.ended in ("fail", "stop"):
                 continue
             found.checked += len(com.sendings)
-            if com.ended == "":
+            if com.ended in CUT:
                 found.unknown += len(missing)
                 continue
             for unit in sorted(missing):
@@ -79,7 +80,9 @@ def safe_delivery(reading: Reading) -> Finding:
             missing = safe.difference(*(com.unit_set for com in coms))
             if not missing or any(com.ended in ("fail", "stop") for com in coms):
                 continue
-            if any(com.ended == "" for com in coms) or (not coms and reading.is_open(node)):
+            if any(com.ended in CUT for com in coms) or (
+                not coms and reading.may_have_installed(node, regular_id)
+            ):
                 found.unknown += len(missing)
                 continue
             for unit in sorted(missing):
@@ -104,7 +107,7 @@ def safe_after_all_installed(reading: Reading) -> Finding:
             found.checked += 1
             if node in installed:
                 continue
-            if reading.is_open(node):
+            if reading.may_have_installed(node, conf_id):
                 found.unknown += 1
             else:
                 found.blame(
@@ -124,6 +127,7 @@ def in_its_configuration(reading: Reading) -> Finding:
         else sum(unit < known for unit in one.units)
         for one in reading.lives
     )
+    found.unknown = reading.n_sent_in_a_lost_tail
     for one, span, unit in reading.misplaced:
         unit_id = reading.units.ids[unit]
         found.blame(
@@ -182,7 +186,7 @@ def submitted_delivered(reading: Reading) -> Finding:
     for one in reading.lives:
         own = (one.node, one.life.incarnation)
         count = reading.submitted.get(own, 0)
-        if not count or one.life.ended in ("fail", "stop"):
+        if not count or one.life.ended in ("fail", "stop", "lost"):
             continue
         found.checked += count
         delivered = {ids[unit].origin_no for unit in one.units if ids[unit][:2] == own}

@@ -1,10 +1,11 @@
 """What the EVS check says: findings of one property, verdicts of a run."""
 
+from collections.abc import Collection
 from enum import Enum
 from typing import Final, NamedTuple, final
 
 from evensong.core.ids import ProcessorId
-from evensong.sim.unit import UnitId
+from evensong.core.unit import UnitId
 
 SAMPLES_MAX: Final = 5
 
@@ -96,6 +97,14 @@ class Verdicts:
 
     __hash__ = None  # type: ignore[assignment]  # a report, not a key
 
+    def only(self, property_ids: Collection[str]) -> "Verdicts":
+        """Return the verdicts on some of the properties."""
+        chosen = Verdicts([])
+        chosen.by_property.update(
+            (name, verdict) for name, verdict in self.by_property.items() if name in property_ids
+        )
+        return chosen
+
     def having(self, status: Status) -> tuple[str, ...]:
         """Return the properties of that status."""
         return tuple(v.property_id for v in self.by_property.values() if v.status is status)
@@ -110,6 +119,15 @@ class Verdicts:
         """Whether nothing failed; vacuous and inconclusive properties do not count as failed."""
         return not self.failed
 
+    @property
+    def n_unknown(self) -> int:
+        """How many rows could not be judged, over all properties."""
+        return sum(verdict.n_unknown for verdict in self.by_property.values())
+
+    def _with_unknown(self, property_id: str) -> str:
+        unknown = self[property_id].n_unknown
+        return f"{property_id} ({unknown} unknown)" if unknown else property_id
+
     def explain(self) -> str:
         """Tell a person what failed and show the witnesses; a line on the rest."""
         lines = []
@@ -123,5 +141,5 @@ class Verdicts:
         for status in (Status.PASS, Status.VACUOUS, Status.INCONCLUSIVE):
             named = self.having(status)
             if named:
-                lines.append(f"{status.value}: {', '.join(named)}")
+                lines.append(f"{status.value}: {', '.join(map(self._with_unknown, named))}")
         return "\n".join(lines)

@@ -1,0 +1,22 @@
+"""Which daemons a command is about: each named by its settings or by its state directory."""
+
+from pathlib import Path
+from typing import Final
+
+STATE_FILES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
+
+
+def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
+    """Return the state directories that are meant; with `is_all` also those below a directory."""
+    states: list[Path] = []
+    for target in targets:
+        if target.is_file():
+            from evensong.daemon.settings import load
+
+            states.append(load(target).state)
+        elif is_all and target.is_dir():
+            found = {one.parent for name in STATE_FILES for one in target.glob(f"*/{name}")}
+            states += sorted(found) or [target]
+        else:
+            states.append(target)
+    return states

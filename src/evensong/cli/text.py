@@ -1,0 +1,17 @@
+"""Small pieces of text that several commands print."""
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Return the rows as lines of aligned columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def counts(by_reason: object) -> str:
+    """Return counters by reason on one line."""
+    if not isinstance(by_reason, dict) or not by_reason:
+        return "none"
+    return ", ".join(f"{reason} {count}" for reason, count in by_reason.items())

@@ -1,0 +1,75 @@
+"""Everything a daemon remembers of itself: the trace, the flight recorder, and who tends them."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+from evensong.daemon.converter import Converter, close_leftovers
+from evensong.daemon.driver import Driver, Life, clock
+from evensong.daemon.flight import Flight
+from evensong.daemon.settings import Settings
+from evensong.daemon.spool import Spool, Traced
+from evensong.errors import CannotStart
+
+
+@final
+class Memory:
+    """The trace, unless it is off, and the flight recorder of one life."""
+
+    def __init__(self, settings: Settings, life: Life, say: Callable[[str], None]) -> None:
+        self.flight: Final = Flight(life.incarnation, life.boot, clock())
+        self.spool: Spool | None = None
+        self._converter: Converter | None = None
+        self._state: Final = settings.state
+        directory = settings.trace_dir
+        if settings.trace == "off":
+            return
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            close_leftovers(directory)
+        except OSError as error:
+            raise CannotStart(f"trace_dir: {directory}: {error.strerror}") from None
+        traced = Traced(settings.cluster, *life, settings.trace, directory)
+        self._converter = Converter(directory, settings.trace_keep, say)
+        self.spool = Spool(traced, clock(), say)
+        self.spool.closed = self._converter.want
+
+    def attach(self, driver: Driver, refused: Callable[[], Mapping[str, int]]) -> None:
+        """Let the driver see after what is due, and note what nobody is told of as it happens."""
+        timers = driver.core.machine.timers
+        driver.expiring.append(lambda now: self.flight.note_timers(timers, now))
+        driver.chores.append(_Observer(self, driver, refused).observe)
+        if self.spool is not None:
+            driver.timed.append(self.spool)
+        if self._converter is not None:
+            driver.chores.append(self._converter.tend)
+
+    def close(self) -> None:
+        """Write the flight recorder down, and let nothing of this life run on."""
+        self.flight.write(self._state)
+        if self._converter is not None:
+            self._converter.close()
+
+
+@final
+class _Observer:
+    def __init__(
+        self, memory: Memory, driver: Driver, refused: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._memory: Final = memory
+        self._driver: Final = driver
+        self._refused: Final = refused
+        self._late = 0
+
+    def observe(self, _: int) -> None:
+        """Note what was refused or dropped, and own lateness; about once a second."""
+        driver, memory = self._driver, self._memory
+        now = clock()  # the turn has recorded events since it began
+        lag = driver.lag
+        is_late = lag.late != self._late
+        self._late = lag.late
+        drops = {**self._refused(), **driver.core.machine.drops}
+        for one in (memory.flight, memory.spool):
+            if one is not None:
+                one.note_drops(drops, now)
+                if is_late:
+                    one.note_lag(lag.recent_us(now), now)

@@ -1,0 +1,52 @@
+"""How long the token takes to come round while there is traffic: what timeouts depend on."""
+
+from typing import Final, final
+
+from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
+from evensong.core.ids import NO_RING, Configuration
+
+STEP_BITS: Final = 8  # rotations are counted in steps of 256 us
+STEPS: Final = 4_096  # up to about a second; what takes longer counts as that
+
+
+@final
+class Pace:
+    """A listener that measures rotations. An idle ring holds its token, and is not measured."""
+
+    def __init__(self) -> None:
+        self.rotations = 0
+        self._steps: Final = [0] * STEPS
+        self._ring = NO_RING
+        self._visited_at = 0
+
+    def visit(self, visit: TokenVisit, now: int) -> None:
+        """Measure the rotation that ends here, if messages were sent in it."""
+        if visit.fcc and visit.ring_id == self._ring:
+            self.rotations += 1
+            self._steps[min(now - self._visited_at >> STEP_BITS, STEPS - 1)] += 1
+        self._ring = visit.ring_id
+        self._visited_at = now
+
+    def rotation_us(self, percent: int) -> int:
+        """Return the time that so many percent of the rotations did not exceed."""
+        left = self.rotations * percent / 100
+        for step, count in enumerate(self._steps):
+            left -= count
+            if left <= 0:
+                return (step + 1 << STEP_BITS) if self.rotations else 0
+        return STEPS << STEP_BITS
+
+    def send(self, sent: Sent, now: int) -> None:
+        """Do nothing."""
+
+    def deliver(self, delivered: Deliver, now: int) -> None:
+        """Do nothing."""
+
+    def install(self, configuration: Configuration, now: int) -> None:
+        """Do nothing: the next visit is of another ring."""
+
+    def change_state(self, change: StateChange, now: int) -> None:
+        """Do nothing."""
+
+    def end(self, how: str, now: int, cause: str = "") -> None:
+        """Do nothing more."""

@@ -1,0 +1,119 @@
+"""Rows laid out as the columns of the trace's tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from evensong.core.ids import Configuration
+from evensong.errors import BadTrace
+from evensong.sim.history import Delivery, Event, Send
+from evensong.trace.schema import CODE_BY_SERVICE, COLUMNS, arrow, schema
+
+Column: TypeAlias = list[object]
+Columns: TypeAlias = dict[str, Column]
+
+
+def part_name(table: str, part: int) -> str:
+    """Return the name of a part of a table."""
+    return f"{table}-{part:04}.parquet"
+
+
+class Part(NamedTuple):
+    """Rows of the three tables of one node that are written together."""
+
+    deliveries: Sequence[tuple[int, int, Delivery]]  # with incarnation and `pos`
+    sends: Sequence[tuple[int, Send]]  # with incarnation
+    events: Sequence[tuple[int, int, Event]]  # with incarnation and `pseq`
+
+    def write(self, folder: Path, number: int, shown: Path) -> None:
+        """Write the three files; an error names them as `shown`, where they are to be."""
+        pa, parquet = arrow(), arrow("pyarrow.parquet")
+        for table, columns in (
+            ("deliveries", delivery_columns(self.deliveries)),
+            ("sends", send_columns(self.sends)),
+            ("events", event_columns(self.events)),
+        ):
+            file = part_name(table, number)
+            try:
+                rows = pa.table(in_order(table, columns), schema=schema(table))
+            except (pa.ArrowInvalid, OverflowError) as error:
+                raise BadTrace(f"{shown / file}: {error}") from error
+            parquet.write_table(rows, folder / file, compression="zstd", write_page_checksum=True)
+
+
+def in_order(table: str, columns: Columns) -> Columns:
+    """Return every column of the table; those this protocol does not fill are null."""
+    n_rows = len(columns["incarnation"])
+    return {name: columns.get(name, [None] * n_rows) for name, _, _ in COLUMNS[table]}
+
+
+def delivery_columns(rows: Sequence[tuple[int, int, Delivery]]) -> Columns:
+    """Lay deliveries out; each comes with its incarnation and `pos`."""
+    return {
+        "incarnation": [incarnation for incarnation, _, _ in rows],
+        "session": [0] * len(rows),
+        "pos": [pos for _, pos, _ in rows],
+        "count": [d.messages for _, _, d in rows],
+        "ring_seq": [d.ring_id.seq for _, _, d in rows],
+        "ring_rep": [d.ring_id.rep for _, _, d in rows],
+        "seq": [d.seq for _, _, d in rows],
+        "sub": [0] * len(rows),
+        "conf_no": [_or_null(d.conf_no) for _, _, d in rows],
+        "sender": [d.unit_id.sender for _, _, d in rows],
+        "sender_inc": [d.unit_id.incarnation for _, _, d in rows],
+        "sender_session": [0] * len(rows),
+        "origin_no": [d.unit_id.origin_no for _, _, d in rows],
+        "service": [CODE_BY_SERVICE[d.service] for _, _, d in rows],
+        "reduced": [d.reduced for _, _, d in rows],
+        "stable_seq": [d.safe_line for _, _, d in rows],
+        "after_gap": [d.after_gap for _, _, d in rows],
+        "digest": [d.digest for _, _, d in rows],
+        "size": [d.size for _, _, d in rows],
+        "t_us": [d.t_us for _, _, d in rows],
+    }
+
+
+def send_columns(rows: Sequence[tuple[int, Send]]) -> Columns:
+    """Lay sends out; each comes with its incarnation."""
+    return {
+        "incarnation": [incarnation for incarnation, _ in rows],
+        "session": [0] * len(rows),
+        "origin_no": [send.unit_id.origin_no for _, send in rows],
+        "count": [send.messages for _, send in rows],
+        "ring_seq": [send.ring_id.seq for _, send in rows],
+        "ring_rep": [send.ring_id.rep for _, send in rows],
+        "seq": [send.seq for _, send in rows],
+        "conf_no": [_or_null(send.conf_no) for _, send in rows],
+        "pos": [send.pos for _, send in rows],
+        "service": [CODE_BY_SERVICE[send.service] for _, send in rows],
+        "size": [send.size for _, send in rows],
+        "digest": [send.digest for _, send in rows],
+        "t_us": [send.t_us for _, send in rows],
+    }
+
+
+def event_columns(rows: Sequence[tuple[int, int, Event]]) -> Columns:
+    """Lay events out; each comes with its incarnation and `pseq`."""
+    confs = [event.conf for _, _, event in rows]
+    return {
+        "incarnation": [incarnation for incarnation, _, _ in rows],
+        "pseq": [pseq for _, pseq, _ in rows],
+        "pos": [event.pos for _, _, event in rows],
+        "t_us": [event.t_us for _, _, event in rows],
+        "etype": [event.etype for _, _, event in rows],
+        "conf_no": [_or_null(event.conf_no) for _, _, event in rows],
+        "conf_id": [str(conf.conf_id) if conf else None for conf in confs],
+        "conf_kind": [_kind(conf) if conf else None for conf in confs],
+        "prev_conf_id": [str(conf.prev_id) if conf else None for conf in confs],
+        "members": [list(conf.members) if conf else None for conf in confs],
+        "cause": [event.cause for _, _, event in rows],
+        "aux": [list(event.aux) for _, _, event in rows],
+    }
+
+
+def _or_null(conf_no: int) -> int | None:
+    return conf_no if conf_no >= 0 else None
+
+
+def _kind(conf: Configuration) -> str:
+    return "transitional" if conf.transitional else "regular"

@@ -1,0 +1,237 @@
+"""`evensong trace` on traces of real daemons, and of daemons whose traces were tampered with."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from evensong.cli.main import main
+from evensong.core.unit import UnitId
+from evensong.sim.evs import Status
+from evensong.sim.history import Delivery, Life
+from evensong.trace.assembly import TracedLife
+from evensong.trace.judge import judge
+from tests.daemon.local import LocalCluster
+
+Told: TypeAlias = dict[str, object]
+
+
+def told(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, Told]:
+    capsys.readouterr()
+    code = main(["trace", *map(str, args), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
+    """Three daemons: one killed and started again, all stopped in the end."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        for node in cluster.nodes:
+            cluster.send(node, 40, "safe" if node == 2 else "agreed")
+        cluster.wait_until_quiet(cluster.nodes)
+        cluster.ask(2, do="flush")
+        cluster.send(2, 40)
+        cluster.kill(2)  # what it did last is lost or not, as luck has it
+        cluster.wait_for_ring([1, 3])
+        cluster.start([2])
+        cluster.wait_for_ring()
+        cluster.send(2, 10)
+        cluster.wait_until_quiet(cluster.nodes)
+        for node in cluster.nodes:
+            cluster.signal(node, signal.SIGTERM)
+        assert [cluster.reap(node) for node in cluster.nodes] == [0, 0, 0]
+        return cluster
+
+
+def test_inspect_shows_every_life(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown = told(capsys, "inspect", cluster.directory)
+    assert code == 0
+    runs = shown["runs"]
+    assert isinstance(runs, dict)
+    lives = runs["test"]
+    assert [(life["node"], life["ended"]) for life in lives] == [
+        (1, "stop"),
+        (2, "lost"),
+        (2, "stop"),
+        (3, "stop"),
+    ]
+    assert {life["level"] for life in lives} == {"events"}
+    assert all(life["deliveries"] >= 10 for life in lives)
+    assert main(["trace", "inspect", str(cluster.state(2))]) == 0
+    assert "lost after" in capsys.readouterr().out
+
+
+def test_check_holds_and_names_what_is_unknown(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown = told(capsys, "check", cluster.directory)
+    assert code == 0, shown
+    runs = shown["runs"]
+    assert isinstance(runs, dict)
+    assert runs["test"]["complete"]
+    assert runs["test"]["properties"]["EVS6.3"]["status"] == "pass"
+    assert main(["trace", "check", *(str(cluster.config(node)) for node in cluster.nodes)]) == 0
+    assert "holds; unknown: " in capsys.readouterr().out
+
+
+def test_the_trace_of_a_node_that_is_missing_is_missed(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown = told(capsys, "check", cluster.state(1), cluster.state(3))
+    assert code == 1  # the sends of node 2 are not there, and nothing says that they could be
+    runs = shown["runs"]
+    assert isinstance(runs, dict)
+    assert "whose sender never lived" in str(runs["test"]["properties"]["EVS1.3"]["witnesses"])
+
+
+def test_a_merged_run_is_judged_alike(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["merge", cluster.directory, "--output", tmp_path, "--run", "monday"]
+    code, merged = told(capsys, *arguments)
+    assert code == 0
+    assert merged["nodes"] == [1, 2, 3]
+    for path in (tmp_path, tmp_path / "run_id=monday"):
+        code, shown = told(capsys, "check", path)
+        assert code == 0
+        runs = shown["runs"]
+        assert isinstance(runs, dict)
+        assert runs["monday"]["lives"] == 4
+        assert runs["monday"]["properties"]["EVS6.3"]["status"] == "pass"
+    assert main(["trace", *map(str, arguments)]) == 2
+    assert "a trace of that name is already there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["deliveries", "sends", "events"])
+def test_export_prints_the_rows_that_are_asked_for(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    capsys.readouterr()
+    assert main(["trace", "export", str(cluster.directory), "--table", table]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["node"] for row in rows} == {1, 2, 3}
+    conf = rows[-1]["conf"]
+    chosen = ["--node", "3", "--conf", conf, "--format", "csv"]
+    assert main(["trace", "export", str(cluster.directory), "--table", table, *chosen]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("run_id,node,conf,incarnation,")
+    expected = [row for row in rows if row["node"] == 3 and row["conf"] == conf]
+    assert len(lines) == 1 + len(expected)
+    assert expected
+
+
+def test_what_is_no_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "spool-000000.spool").write_bytes(b"rubbish!")
+    for name, why in (
+        ("gone", "not a directory"),
+        ("empty", "has no trace in it"),
+        ("damaged", "spool-000000.spool: is no spool of a trace"),
+    ):
+        assert main(["trace", "check", str(tmp_path / name)]) == 2
+        assert why in capsys.readouterr().err
+    assert main(["trace"]) == 2
+
+
+def test_daemons_that_run_are_open_unless_they_are_said_to_be_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.send(1, 10)
+        cluster.wait_until_delivered([1], 10)
+        for extra, status in (([], "inconclusive"), (["--quiesced"], "pass")):
+            code, shown = told(capsys, "check", tmp_path, *extra)
+            assert code == 0
+            runs = shown["runs"]
+            assert isinstance(runs, dict)
+            assert runs["test"]["properties"]["EVS2.1"]["status"] == status
+            assert runs["test"]["properties"]["EVS3"]["checked"] == 10
+
+
+# Planted: each changes the trace of one life as an error of the ring would
+
+
+def _swap(life: Life, at: int) -> None:
+    rows = life.deliveries
+    rows[at], rows[at + 1] = rows[at + 1], rows[at]
+
+
+def _drop(life: Life, at: int) -> None:
+    del life.deliveries[at]
+    for rows in (life.events, life.sends):
+        rows[:] = [row._replace(pos=row.pos - (row.pos > at)) for row in rows]  # type: ignore[misc]
+
+
+def _repeat(life: Life, at: int) -> None:
+    life.deliveries[at + 1] = life.deliveries[at]
+
+
+def _alter(life: Life, at: int) -> None:
+    life.deliveries[at] = life.deliveries[at]._replace(digest=7)
+
+
+def _invent(life: Life, at: int) -> None:
+    life.deliveries[at] = life.deliveries[at]._replace(unit_id=UnitId(1, life.incarnation, 10**6))
+
+
+def _shared(one: TracedLife) -> int:
+    """Return a place in the middle of what a life delivered as one of three."""
+    life = one.life
+    return next(
+        at
+        for at, row in enumerate(life.deliveries[5:], 5)
+        if len(life.confs[row.conf_no].members) == 3 and _same_conf(life.deliveries, at)
+    )
+
+
+def _same_conf(rows: list[Delivery], at: int) -> bool:
+    return at + 5 < len(rows) and rows[at].conf_no == rows[at + 5].conf_no
+
+
+@pytest.mark.parametrize("of", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("plant", "caught"),
+    [
+        (_swap, "TG"),
+        (_drop, "EVS6.3"),
+        (_repeat, "EVS1.4"),
+        (_alter, "EVS1.3"),
+        (_invent, "EVS1.3"),
+    ],
+)
+def test_the_judge_catches_what_is_planted(
+    cluster: LocalCluster, plant: Callable[[Life, int], None], caught: str, of: str
+) -> None:
+    lives = cluster.lives()
+    assert judge(lives, cluster.submitted).verdicts.holds
+    ended = "stop" if of == "stopped" else "lost"
+    one = next(one for one in lives if one.life.ended == ended)
+    plant(one.life, _shared(one))
+    assert caught in judge(lives, cluster.submitted).verdicts.failed
+
+
+def test_the_missing_tail_of_a_killed_node_is_unknown_and_no_pass(cluster: LocalCluster) -> None:
+    lives = cluster.lives()
+    (killed,) = [one.life for one in lives if one.life.ended == "lost"]
+    del killed.deliveries[-20:]
+    del killed.sends[-20:]
+    end = len(killed.deliveries)
+    killed.events[:] = [event for event in killed.events if event.pos <= end]
+    killed.sends[:] = [send for send in killed.sends if send.pos <= end]
+    verdicts = judge(lives, cluster.submitted).verdicts
+    assert verdicts.holds, verdicts.explain()
+    for name in ("EVS1.3", "TR2"):
+        assert verdicts[name].status is Status.INCONCLUSIVE
+        assert verdicts[name].n_unknown > 0
+    killed.ended = "fail"  # as if the trace were whole: now the same rows accuse
+    assert "EVS1.3" in judge(lives, cluster.submitted).verdicts.failed

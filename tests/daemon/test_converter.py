@@ -1,0 +1,163 @@
+"""Spools become Parquet without a row lost or doubled, whenever who does it is killed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evensong.daemon import spool as writing
+from evensong.daemon.converter import Converter, close_leftovers, trim
+from evensong.daemon.spool import Spool, next_serial
+from evensong.errors import BadTrace
+from evensong.sim.history import Life
+from evensong.trace import convert as converting
+from evensong.trace.convert import convert, convert_spool
+from evensong.trace.parquet import read_trace
+from evensong.trace.spool import CLOSED, spools_in
+from tests.daemon.local import wait_for
+from tests.daemon.test_spool import begin, deliver, lives, only_life, payload, play, rows
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[object]]:
+    """A finished life over several spools, and what is in it."""
+    monkeypatch.setattr(writing, "SPOOL_BYTES", 700)
+    fill(begin(tmp_path))
+    return tmp_path, rows(only_life(tmp_path))
+
+
+def fill(into: Spool | Life) -> None:
+    play(into)
+    for seq in range(5, 50):
+        deliver(into, seq, payload(seq - 1))
+        if isinstance(into, Spool):
+            into.flush(6)
+    into.end("stop", 9)
+
+
+def test_a_converted_trace_has_the_same_rows(traced: tuple[Path, list[object]]) -> None:
+    directory, before = traced
+    assert len(spools_in(directory)) > 3
+    assert convert(directory) == 0
+    assert spools_in(directory) == []
+    assert rows(only_life(directory)) == before
+    (history,) = read_trace(directory).values()
+    (life,) = history.lives.values()
+    assert rows(life) == before
+
+
+def test_half_converted_and_done_again_it_has_the_same_rows(
+    traced: tuple[Path, list[object]],
+) -> None:
+    directory, before = traced
+    middle = spools_in(directory)[2]
+    content = middle.read_bytes()
+    convert_spool(middle)
+    assert rows(only_life(directory)) == before
+    middle.write_bytes(content)  # as if it had been killed before the spool was removed
+    assert rows(only_life(directory)) == before
+    convert(directory)
+    assert rows(only_life(directory)) == before
+
+
+def test_killed_between_two_tables_nothing_is_lost_and_nothing_left_behind(
+    traced: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, before = traced
+    rename = Path.rename
+    renamed: list[Path] = []
+
+    def die(path: Path, target: Path) -> Path:
+        if renamed:
+            raise KeyboardInterrupt
+        renamed.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "rename", die)
+        with pytest.raises(KeyboardInterrupt):
+            convert(directory)
+    folder = directory / "run_id=test" / "node=1"
+    (folder / f"{converting.PARTIAL}left").mkdir()
+    assert rows(only_life(directory)) == before
+    assert convert(directory) == 0
+    assert rows(only_life(directory)) == before
+    assert {path.suffix for path in folder.iterdir()} == {".parquet"}
+
+
+def test_a_damaged_spool_stays_and_the_others_are_converted(
+    traced: tuple[Path, list[object]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, _ = traced
+    first, second = spools_in(directory)[:2]
+    second.write_bytes(b"rubbish!")
+    assert convert(directory) == 1
+    assert spools_in(directory) == [second]
+    assert "stays a spool" in capsys.readouterr().err
+    assert not first.exists()
+    with pytest.raises(BadTrace, match=second.name):
+        lives(directory)
+
+
+def test_the_helper_is_a_process_of_its_own(traced: tuple[Path, list[object]]) -> None:
+    directory, before = traced
+    said: list[str] = []
+    converter = Converter(directory, 1 << 30, said.append)
+
+    def is_done() -> bool:
+        converter.tend(0)
+        return not spools_in(directory)
+
+    wait_for("the helper", is_done)
+    converter.close()
+    assert rows(only_life(directory)) == before
+    assert said == []
+
+
+def test_a_helper_that_is_killed_leaves_what_another_finishes(
+    traced: tuple[Path, list[object]],
+) -> None:
+    directory, before = traced
+    helper = subprocess.Popen([sys.executable, "-m", "evensong.trace.convert", directory])
+    folder = directory / "run_id=test" / "node=1"
+    wait_for("a first part", lambda: any(folder.glob("events-*.parquet")))
+    helper.kill()
+    helper.wait()
+    assert rows(only_life(directory)) == before
+    assert convert(directory) == 0
+    assert rows(only_life(directory)) == before
+
+
+def test_spools_of_a_killed_daemon_are_closed_by_the_next_life(tmp_path: Path) -> None:
+    spool = begin(tmp_path)
+    play(spool)
+    spool.flush(9)
+    close_leftovers(tmp_path)
+    assert [path.suffix for path in spools_in(tmp_path)] == [CLOSED]
+    convert(tmp_path)
+    assert next_serial(tmp_path) == 1
+    begin(tmp_path, incarnation=12)
+    assert [one.life.incarnation for one in lives(tmp_path)] == [9, 12]
+
+
+@pytest.mark.parametrize("is_converted", [False, True])
+def test_the_oldest_files_go_and_a_life_without_beginning_is_known_as_such(
+    traced: tuple[Path, list[object]], is_converted: bool
+) -> None:
+    directory, _ = traced
+    begin(directory, incarnation=12).end("stop", 20)
+    if is_converted:
+        for path in spools_in(directory)[:2]:
+            convert_spool(path)
+    total = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    trim(directory, total)
+    assert lives(directory)[0].has_beginning
+    trim(directory, total - 1)
+    first, second = lives(directory)
+    assert not first.has_beginning
+    assert first.left_out > 0
+    assert not first.life.deliveries
+    assert second.has_beginning
+    trim(directory, 0)
+    assert not [path for path in directory.rglob("*") if path.is_file()]
