@@ -1,5 +1,5 @@
-# `make` or `make help` lists what there is. Nothing here writes outside this directory; only test-net and
-# the two measurements beside corosync need root.
+# `make` or `make help` lists what there is. Nothing here writes outside this directory, and nothing
+# needs root but test-net and the two measurements beside corosync.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -19,6 +19,7 @@ demo: $(READY) ## the product's story, in a few seconds
 	$(BIN)/evensong demo
 
 test: lint ## lint, types and every test a contributor needs
+	$(BIN)/python -m compileall -q src tests  # daemons start many times; not each compiles
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lint: $(READY) ## format, lint and types

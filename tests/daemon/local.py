@@ -78,6 +78,7 @@ class LocalCluster:
         self.prefixes = prefixes
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
+        self.started: set[ProcessorId] = set()  # those that ever were
         self.submitted: dict[tuple[ProcessorId, int], int] = {}
         host = own_host()
         self.hosts = hosts or [host] * nodes
@@ -140,6 +141,7 @@ class LocalCluster:
 
     def start(self, nodes: Iterable[ProcessorId] | None = None) -> None:
         for node in nodes if nodes is not None else self.nodes:
+            self.started.add(node)
             with (self.state(node) / "log").open("ab") as log:
                 self.processes[node] = subprocess.Popen(
                     [
@@ -246,10 +248,12 @@ class LocalCluster:
     def lives(self) -> list[TracedLife]:
         """Read every trace; daemons that run are taken for quiet, others for dead."""
         lives: list[TracedLife] = []
-        for node in self.nodes:
+        for node in sorted(self.started):
             is_running = node in self.processes
             if is_running:
                 self.ask(node, do="flush")
+            elif not (self.state(node) / "log").exists():
+                continue  # it was never started
             for found in read_directory(self.state(node) / "trace").values():
                 settle(found, "quiesce" if is_running else "lost")
                 lives += found

@@ -130,7 +130,7 @@ def change(cluster: LocalCluster, old: str, new: str) -> None:
         ("node = 1", "node = 1\ncolour = 3", "colour: no such key; there are"),
         ('token_loss = "500ms"', 'token_loss = "1ms"', "token_loss >= 4 * token_retransmit"),
         ('cluster = "test"', "cluster = ", "not TOML"),
-        ('keys = "cluster.key"', "", "keys: name a key file"),
+        ('keys = ["cluster.key"]', "", "keys: name a key file"),
     ],
 )
 def test_wrong_settings_are_named(

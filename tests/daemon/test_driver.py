@@ -6,18 +6,38 @@ from pathlib import Path
 
 import pytest
 
+from evensong.core.effects import StateChange
+from evensong.core.ids import Configuration
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, Life, clock
+from evensong.daemon.listener import Listener
 from evensong.daemon.seal import ENVELOPE, Opener, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
+from evensong.sim.history import Life as HistoryLife
 from tests.daemon.local import free_ports, own_host, wait_for
 
 KEY = make_key(bytes(range(32)))
+
+
+class Recorded(Listener):
+    """Writes a life down, as the simulator does."""
+
+    def __init__(self, life: HistoryLife) -> None:
+        self.life = life
+
+    def install(self, configuration: Configuration, now: int) -> None:
+        self.life.install(configuration, now)
+
+    def change_state(self, change: StateChange, now: int) -> None:
+        self.life.change_state(change, now)
+
+    def end(self, how: str, now: int, cause: str = "") -> None:
+        self.life.end(how, now, cause)
 
 
 class Stage:
@@ -41,7 +61,7 @@ class Stage:
             self.own,
             StableStore(state),
             [2, 3],
-            [self.history.begin(1, 7, clock())],
+            [Recorded(self.history.begin(1, 7, clock()))],
         )
 
     def say(self, kind: int, node: int = 2, rest: bytes = b"") -> None:

@@ -1,6 +1,7 @@
 """A running daemon under hostile datagrams: `make hostile` throws a million, `make test` a part."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -30,8 +31,11 @@ REASONS = {
 
 def test_hostile_datagrams_change_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     datagrams = request.config.getoption("--hostile-datagrams")
-    with LocalCluster(tmp_path, 4, timeouts=TIMEOUTS) as cluster:
-        siege = Siege(cluster, [1, 2, 3])
+    with (
+        LocalCluster(tmp_path, 4, timeouts=TIMEOUTS) as cluster,
+        closing(Siege(cluster, [1, 2, 3])) as siege,
+    ):
+        siege.begin()
         before = [cluster.status(node)["configurations"] for node in siege.members]
         siege.throw(datagrams // 4)
         warm_kb = siege.resident_kb()
@@ -43,7 +47,6 @@ def test_hostile_datagrams_change_nothing(tmp_path: Path, request: pytest.Fixtur
         cluster.wait_until_quiet(siege.members)
         cluster.check_history()
         siege.check_counts(datagrams)
-        siege.attacker.close()
 
 
 class Siege:
@@ -59,9 +62,15 @@ class Siege:
             heard_at=(cluster.hosts[3], cluster.ports[3]),
             victim=(cluster.hosts[0], cluster.ports[0]),
         )
-        cluster.start(members)
-        seq, rep = cluster.wait_for_ring(members).split(".")
-        self.attacker.know(RingId(int(seq), int(rep)), [self._life(node) for node in members])
+
+    def close(self) -> None:
+        self.attacker.close()
+
+    def begin(self) -> None:
+        """Form the ring, and let the attacker hear it."""
+        self.cluster.start(self.members)
+        seq, rep = self.cluster.wait_for_ring(self.members).split(".")
+        self.attacker.know(RingId(int(seq), int(rep)), [self._life(node) for node in self.members])
         self.carry_traffic()
         wait_for("the attacker to hear the ring", self._hears)
 
@@ -95,7 +104,7 @@ class Siege:
     def _waiting(self) -> tuple[int, int]:
         """Return the bytes that wait at the victim's socket, and how many datagrams it lost."""
         assert self.is_listening(), "the victim is gone"
-        (fields,) = self._sockets()
+        fields = self._sockets()[0]
         return int(fields[4].partition(":")[2], 16), int(fields[-1])
 
     def _sockets(self) -> list[list[str]]:
@@ -126,8 +135,11 @@ class Siege:
 
 def test_what_was_said_before_is_no_news_to_a_daemon_that_was_not_there(tmp_path: Path) -> None:
     """Repeated to a new life, which cannot know that it is old, it must not keep the ring apart."""
-    with LocalCluster(tmp_path, 4, timeouts=TIMEOUTS) as cluster:
-        siege = Siege(cluster, [1, 2, 3])
+    with (
+        LocalCluster(tmp_path, 4, timeouts=TIMEOUTS) as cluster,
+        closing(Siege(cluster, [1, 2, 3])) as siege,
+    ):
+        siege.begin()
         cluster.signal(3, signal.SIGTERM)
         assert cluster.reap(3) == 0
         cluster.wait_for_ring([1, 2])
@@ -146,4 +158,3 @@ def test_what_was_said_before_is_no_news_to_a_daemon_that_was_not_there(tmp_path
         siege.carry_traffic()
         cluster.wait_until_quiet(siege.members)
         cluster.check_history()
-        siege.attacker.close()

@@ -14,6 +14,11 @@ def trace_status(cluster: LocalCluster, node: int) -> dict[str, object]:
     return status
 
 
+def limit_files(cluster: LocalCluster, node: int, size: int) -> None:
+    limits = (size, resource.RLIM_INFINITY)
+    resource.prlimit(cluster.processes[node].pid, resource.RLIMIT_FSIZE, limits)
+
+
 def test_a_full_disk_stops_the_trace_and_not_the_ring(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         cluster.start()
@@ -23,7 +28,7 @@ def test_a_full_disk_stops_the_trace_and_not_the_ring(tmp_path: Path) -> None:
         cluster.ask(2, do="flush")
         (spool,) = (cluster.state(2) / "trace").glob("*.open")
         room = spool.stat().st_size + 50  # not even a record more
-        resource.prlimit(cluster.processes[2].pid, resource.RLIMIT_FSIZE, (room, room))
+        limit_files(cluster, 2, room)
         sent = 20
 
         def is_stopped() -> bool:
@@ -35,6 +40,7 @@ def test_a_full_disk_stops_the_trace_and_not_the_ring(tmp_path: Path) -> None:
             return bool(trace_status(cluster, 2)["lost"])
 
         wait_for("the trace to stop", is_stopped)
+        limit_files(cluster, 2, resource.RLIM_INFINITY)
         wait_for("the trace to go on", lambda: not trace_status(cluster, 2)["stopped"])
         cluster.send(2, 10)
         cluster.wait_until_delivered(cluster.nodes, sent + 10)

@@ -420,6 +420,14 @@ def test_what_the_lost_tail_of_a_killed_life_could_hold_is_unknown_and_no_pass()
     assert verdicts.failed == ("EVS1.3",)  # m1 was no agreed message
 
 
+def test_a_send_missing_before_others_that_are_recorded_is_not_in_the_lost_tail() -> None:
+    run = history(
+        """p: conf R1{p,q}, send m1, send m3 no 3, del m1, lost
+           q: conf R1{p,q}, del m1, del 1/1:2, del m3, quiesce"""
+    )
+    assert "EVS1.3" in check(run).failed
+
+
 def test_the_known_part_of_a_killed_life_is_judged() -> None:
     run = history(
         """p: conf R1{p,q}, send m1, send m2, send m3, del m1, del m2, del m3, quiesce

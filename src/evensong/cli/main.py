@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from evensong import __version__
-from evensong.cli import config, daemon, demo, doctor, keys, reload, sim, status, trace, up
+from evensong.cli import bench, config, daemon, demo, doctor, keys, reload, sim, status, trace, up
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
@@ -27,6 +27,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     doctor,
     reload,
     trace,
+    bench,
     keys,
     config,
 )  # the modules, in the order in which help lists them

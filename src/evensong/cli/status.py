@@ -138,9 +138,10 @@ def _ago(ms: int) -> str:
 
 
 def _details(one: dict[str, object]) -> str:
-    lag, peers, rotation = one["lag"], one["peers"], one["rotation"]
+    lag, peers, rotation, trace = one["lag"], one["peers"], one["rotation"], one["trace"]
     assert isinstance(rotation, dict)
     assert isinstance(lag, dict)
+    assert isinstance(trace, dict)
     assert isinstance(peers, dict)
     lines = [
         f"{one['name']}: node {one['node']} of cluster {one['cluster']}, "
@@ -158,6 +159,9 @@ def _details(one: dict[str, object]) -> str:
         else "  the token has not been measured: no traffic yet",
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
+        f"  trace: {trace['level']}"
+        + (f", {trace['lost']} records lost" if trace.get("lost") else "")
+        + (f", STOPPED: {trace['stopped']}" if trace.get("stopped") else ""),
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]

@@ -82,8 +82,10 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def lay_out(directory: Path, nodes: int, profile: str, *, is_insecure: bool) -> list[Path]:
-    """Write key, settings and state directories; return the settings files.
+def lay_out(
+    directory: Path, nodes: int, profile: str, *, is_insecure: bool, extra: str = ""
+) -> list[Path]:
+    """Write key, settings (with extra lines) and state directories; return the settings files.
 
     A directory that was laid out before is used as it is: its daemons start where they stopped.
     """
@@ -106,7 +108,8 @@ def lay_out(directory: Path, nodes: int, profile: str, *, is_insecure: bool) -> 
     for node, config in enumerate(configs, start=1):
         (directory / f"n{node}").mkdir(exist_ok=True)
         config.write_text(
-            f'cluster = "up"\nnode = {node}\nstate = "n{node}"\n{seal}\nprofile = "{profile}"\n\n'
+            f'cluster = "up"\nnode = {node}\nstate = "n{node}"\n{seal}\nprofile = "{profile}"\n'
+            f"{extra}\n"
             f"[peers]\n{peers}\n"
         )
     return configs

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
-from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never, final
 
 from evensong.core.effects import (
     Broadcast,
@@ -35,6 +35,7 @@ from evensong.core.totem.ring import SingleRing
 from evensong.core.unit import Origin
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
+from evensong.daemon.listener import Listener
 from evensong.daemon.seal import Key, Opener, Refused, Sealer
 from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
@@ -49,40 +50,13 @@ TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
+Heard = TypeVar("Heard", Sent, Deliver, TokenVisit)
 Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
 
 
 def clock() -> int:
     """Return the time in microseconds; it never jumps."""
     return time.monotonic_ns() // 1_000
-
-
-class Listener(Protocol):
-    """Who is told what happens, in order. `sim.history.Life` is one, as it stands."""
-
-    def send(self, sent: Sent, now: int) -> None:
-        """One of our packets got its place in the order."""
-        ...
-
-    def deliver(self, delivered: Deliver, now: int) -> None:
-        """A message is delivered."""
-        ...
-
-    def install(self, configuration: Configuration, now: int) -> None:
-        """A configuration is delivered."""
-        ...
-
-    def change_state(self, change: StateChange, now: int) -> None:
-        """The membership moved."""
-        ...
-
-    def visit(self, visit: TokenVisit, now: int) -> None:
-        """The token was here."""
-        ...
-
-    def end(self, how: str, now: int, cause: str = "") -> None:
-        """This life is over: `stop` in good order, or `fail`."""
-        ...
 
 
 class Timed(Protocol):
@@ -185,7 +159,11 @@ class Driver:
         self._datagrams: Final = datagrams
         self._store: Final = store
         self._peers = frozenset(peers)
-        self._listeners: Final = tuple(listeners)
+        hearing = tuple(listeners)
+        self._hear_send: Final = _those_who_want(Listener.send, hearing)
+        self._hear_deliver: Final = _those_who_want(Listener.deliver, hearing)
+        self._hear_visit: Final = _those_who_want(Listener.visit, hearing)
+        self._listeners: Final = hearing
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
         self._chores_at = clock()
@@ -275,24 +253,23 @@ class Driver:
         lets tokens overtake, and it is as safe.
         """
         now = clock()
-        listeners = self._listeners
         burst: list[bytes] = []
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
                 burst.append(effect.datagram)
             elif isinstance(effect, Sent):
                 self.sent += 1
-                for listener in listeners:
-                    listener.send(effect, now)
+                for hear_send in self._hear_send:
+                    hear_send(effect, now)
             elif isinstance(effect, Deliver):
                 self._count(effect.messages)
-                for listener in listeners:
-                    listener.deliver(effect, now)
+                for hear_deliver in self._hear_deliver:
+                    hear_deliver(effect, now)
             elif isinstance(effect, Unicast):
                 self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
             elif isinstance(effect, TokenVisit):
-                for listener in listeners:
-                    listener.visit(effect, now)
+                for hear_visit in self._hear_visit:
+                    hear_visit(effect, now)
             elif isinstance(effect, SafeLine):
                 pass  # for receipts, which come with sessions
             elif isinstance(effect, StateChange):
@@ -300,7 +277,7 @@ class Driver:
             elif isinstance(effect, Install):
                 self.configuration = effect.configuration
                 self.installed_at = now
-                for listener in listeners:
+                for listener in self._listeners:
                     listener.install(effect.configuration, now)
             elif isinstance(effect, Persist):
                 self._flush(burst)
@@ -438,3 +415,11 @@ class Driver:
         self._chores_at = now + CHORES_US
         for chore in self.chores:
             chore(now)
+
+
+def _those_who_want(
+    method: Callable[[Listener, Heard, int], None], listeners: tuple[Listener, ...]
+) -> tuple[Callable[[Heard, int], None], ...]:
+    """Return a method of all listeners that define it."""
+    name = method.__name__
+    return tuple(getattr(one, name) for one in listeners if getattr(type(one), name) is not method)

@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
+from evensong.core.effects import StateChange
 from evensong.core.ids import Configuration
 from evensong.core.totem.timers import Timers
+from evensong.daemon.listener import Listener
 
 ENTRIES_MAX: Final = 10_000
 TEXT_MAX: Final = 200  # characters of a cause: 10,000 entries stay within 4 MiB
@@ -33,7 +34,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @final
-class Flight:
+class Flight(Listener):
     """A listener that remembers, and forgets the oldest."""
 
     def __init__(self, incarnation: int, boot: int, now: int) -> None:
@@ -44,15 +45,6 @@ class Flight:
 
     def _note(self, now: int, what: str, *figures: object) -> None:
         self._entries.append((now, what, figures))
-
-    def send(self, sent: Sent, now: int) -> None:
-        """Forget it: messages are the usual."""
-
-    def deliver(self, delivered: Deliver, now: int) -> None:
-        """Forget it: messages are the usual."""
-
-    def visit(self, visit: TokenVisit, now: int) -> None:
-        """Forget it: the token is the usual."""
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Remember a configuration."""

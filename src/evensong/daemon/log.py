@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO, final
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
+from evensong.core.effects import StateChange
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.daemon.listener import Listener
 
 SUMMARY_US: Final = 10_000_000  # the shortest time between two summaries of refusals
 
 
 @final
-class Log:
+class Log(Listener):
     """A listener that writes lines."""
 
     def __init__(self, out: TextIO, name: str) -> None:
@@ -34,15 +35,6 @@ class Log:
             self._lost += 1
         else:
             self._lost = 0
-
-    def send(self, sent: Sent, now: int) -> None:
-        """Say nothing: messages are not news."""
-
-    def deliver(self, delivered: Deliver, now: int) -> None:
-        """Say nothing: messages are not news."""
-
-    def visit(self, visit: TokenVisit, now: int) -> None:
-        """Say nothing: the token is not news."""
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Say who is here, who came and who is gone."""

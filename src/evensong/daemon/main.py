@@ -22,8 +22,9 @@ from evensong.daemon import lastwords
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.doctor import Doctor
-from evensong.daemon.driver import Driver, Life, Listener
+from evensong.daemon.driver import Driver, Life
 from evensong.daemon.keys import read_keys
+from evensong.daemon.listener import Listener
 from evensong.daemon.log import Log, summary
 from evensong.daemon.observer import Memory
 from evensong.daemon.orders import Orders

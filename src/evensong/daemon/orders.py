@@ -133,22 +133,26 @@ class Orders:
                 "turn_worst_us": driver.lag.turn_worst_us,
                 "late": driver.lag.late,
             },
-            "peers": {
-                str(peer): {
-                    "address": datagrams.address_of(peer),
-                    "configured": str(address),
-                    "heard_ms_ago": (now - driver.heard_at[peer]) // 1_000
-                    if peer in driver.heard_at
-                    else None,
-                    "ignored": peer in driver.ignored,
-                    "refused": {
-                        reason: count
-                        for (reason, whom), count in sorted(driver.refusals.items())
-                        if whom == peer
-                    },
-                }
-                for peer, address in sorted(settings.peers.items())
-            },
+            "peers": self._about_peers(now),
+        }
+
+    def _about_peers(self, now: int) -> dict[str, Answer]:
+        driver, datagrams = self._driver, self._datagrams
+        return {
+            str(peer): {
+                "address": datagrams.address_of(peer),
+                "configured": str(address),
+                "heard_ms_ago": (now - driver.heard_at[peer]) // 1_000
+                if peer in driver.heard_at
+                else None,
+                "ignored": peer in driver.ignored,
+                "refused": {
+                    reason: count
+                    for (reason, whom), count in sorted(driver.refusals.items())
+                    if whom == peer
+                },
+            }
+            for peer, address in sorted(self._settings.peers.items())
         }
 
     def refused(self) -> dict[str, int]:

@@ -2,15 +2,16 @@
 
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
-from evensong.core.ids import NO_RING, Configuration
+from evensong.core.effects import TokenVisit
+from evensong.core.ids import NO_RING
+from evensong.daemon.listener import Listener
 
 STEP_BITS: Final = 8  # rotations are counted in steps of 256 us
 STEPS: Final = 4_096  # up to about a second; what takes longer counts as that
 
 
 @final
-class Pace:
+class Pace(Listener):
     """A listener that measures rotations. An idle ring holds its token, and is not measured."""
 
     def __init__(self) -> None:
@@ -35,18 +36,3 @@ class Pace:
             if left <= 0:
                 return (step + 1 << STEP_BITS) if self.rotations else 0
         return STEPS << STEP_BITS
-
-    def send(self, sent: Sent, now: int) -> None:
-        """Do nothing."""
-
-    def deliver(self, delivered: Deliver, now: int) -> None:
-        """Do nothing."""
-
-    def install(self, configuration: Configuration, now: int) -> None:
-        """Do nothing: the next visit is of another ring."""
-
-    def change_state(self, change: StateChange, now: int) -> None:
-        """Do nothing."""
-
-    def end(self, how: str, now: int, cause: str = "") -> None:
-        """Do nothing more."""

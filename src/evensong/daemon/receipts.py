@@ -3,13 +3,14 @@
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
-from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.effects import Deliver
+from evensong.core.ids import ProcessorId
 from evensong.daemon.control import Later
+from evensong.daemon.listener import Listener
 
 
 @final
-class Receipts:
+class Receipts(Listener):
     """A listener that answers once the awaited message is delivered, or this life is over.
 
     A daemon delivers its own messages in the order in which they were submitted, each once, so it
@@ -40,15 +41,3 @@ class Receipts:
         for _, later in self._waiting:
             later.give({"ok": False, "error": "send: the daemon stops; the outcome is unknown"})
         self._waiting.clear()
-
-    def send(self, sent: Sent, now: int) -> None:
-        """Do nothing: a place in the order is no delivery."""
-
-    def install(self, configuration: Configuration, now: int) -> None:
-        """Do nothing: own messages are delivered across configurations."""
-
-    def change_state(self, change: StateChange, now: int) -> None:
-        """Do nothing: a broken ring delays, it does not lose."""
-
-    def visit(self, visit: TokenVisit, now: int) -> None:
-        """Do nothing."""

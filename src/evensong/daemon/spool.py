@@ -17,6 +17,7 @@ from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisi
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.timer import NEVER
 from evensong.core.unit import UNIT
+from evensong.daemon.listener import Listener
 from evensong.trace import spool
 from evensong.trace.schema import CODE_BY_SERVICE
 from evensong.trace.spool import CLOSED, OPEN, START, Header, encode_event, frame
@@ -64,7 +65,7 @@ class Fold:
 
 
 @final
-class Spool:
+class Spool(Listener):
     """A listener that writes everything down, as closely as it is told."""
 
     def __init__(self, traced: Traced, now: int, say: Callable[[str], None]) -> None:

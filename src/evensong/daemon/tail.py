@@ -3,8 +3,9 @@
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Ordered, Sent, Service, StateChange, TokenVisit
+from evensong.core.effects import Deliver, Ordered, Service, TokenVisit
 from evensong.core.ids import Configuration, RingId
+from evensong.daemon.listener import Listener
 
 TAIL_MAX: Final = 16
 RINGS_MAX: Final = 8
@@ -12,7 +13,7 @@ SAFE: Final = Service.SAFE
 
 
 @final
-class Tail:
+class Tail(Listener):
     """A listener that counts."""
 
     def __init__(self) -> None:
@@ -21,9 +22,6 @@ class Tail:
         self.configurations = 0
         self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
-
-    def send(self, sent: Sent, now: int) -> None:
-        """Do nothing: the driver counts sends."""
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Count safe deliveries and keep the last few for a while."""
@@ -37,12 +35,6 @@ class Tail:
         if not configuration.transitional:
             self.rings.append((now, configuration))
 
-    def change_state(self, change: StateChange, now: int) -> None:
-        """Do nothing: the driver keeps the state."""
-
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Count a visit of the token."""
         self.visits += 1
-
-    def end(self, how: str, now: int, cause: str = "") -> None:
-        """Do nothing more."""

@@ -161,7 +161,6 @@ def _cut(life: Life, gap: Gap) -> None:
     del life.deliveries[gap.pos :]
     del life.sends[gap.sends :]
     life.confs[:] = [event.conf for event in life.events if event.conf is not None]
-    life.ended = ""
 
 
 def _check_conf_no(path: Path, conf_no: int, confs: Sequence[Configuration]) -> None:

@@ -5,6 +5,7 @@ this is killed, it can be done again: the same parts are written over, and whoev
 takes the spool and not the parts.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -78,6 +79,7 @@ def merge_into(folder: Path, whose: Whose, sources: dict[Whose, list[Source]]) -
 def main(directory: str) -> int:
     """Convert at low priority, so that the ring does not feel it."""
     os.nice(NICENESS)
+    gc.disable()  # rows by the hundred thousand and no cycles among them
     arrow("pyarrow.parquet")
     return min(1, convert(Path(directory)))
 
