@@ -6,7 +6,7 @@ taken, it is started again, and so on with the next. The systems take turns, so 
 slows down slows all: ours with the profile `fast`, corosync at its lowest stable timeouts, ours
 with the profile `lan`. Before, each floods for a minute, and whoever is suspected then is counted.
 
-    python -m bench.failover [--kills 20] [--flood 60] [--transport udpu] [--json]
+    python -m bench.failover [--kills 20] [--flood 60] [--transport udpu] [--realtime] [--json]
 
 Needs root, corosync with its headers, gcc and iproute2; exits with 3 if something is missing, and
 with 1 if a bar is missed.
@@ -276,14 +276,14 @@ def main() -> int:
         "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
     )
     parser.add_argument(
-        "--ordinary", action="store_true", help="no daemon is real-time; by default all are"
+        "--realtime", action="store_true", help="every daemon is real-time, on a busy machine"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         require(PROGRAMS)
-        told = measure(args.kills, args.flood, args.transport, is_realtime=not args.ordinary)
+        told = measure(args.kills, args.flood, args.transport, is_realtime=args.realtime)
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3

@@ -5,7 +5,7 @@ Then one of them is handed a message of 100 bytes a hundred times a second, and 
 daemon delivers it is taken, from the moment at which it was due, as its client sees it. The first
 node is where the token rests; the second has to ask for it. The systems take turns.
 
-    python -m bench.idle [--turns 3] [--seconds 10] [--transport udpu] [--json]
+    python -m bench.idle [--turns 3] [--seconds 10] [--transport udpu] [--realtime] [--json]
 
 Needs root, corosync with its headers, gcc and iproute2; exits with 3 if something is missing, and
 with 1 if a bar is missed.
@@ -170,14 +170,14 @@ def main() -> int:
         "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
     )
     parser.add_argument(
-        "--ordinary", action="store_true", help="no daemon is real-time; by default all are"
+        "--realtime", action="store_true", help="every daemon is real-time, on a busy machine"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         require(PROGRAMS)
-        told = measure(args.turns, args.seconds, args.transport, is_realtime=not args.ordinary)
+        told = measure(args.turns, args.seconds, args.transport, is_realtime=args.realtime)
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from evensong.daemon.datagrams import Datagrams, bursts
-from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.daemon.settings import DATAGRAM_MAX, Address, Multicast
 from evensong.errors import CannotStart
 from tests.daemon.local import DEADLINE_S, free_ports, own_host, wait_for
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_sent_is_counted_and_never_raised(
 def test_an_oversized_datagram_is_seen_to_be_one(ends: tuple[Datagrams, Datagrams]) -> None:
     _, there = ends
     with (
-        socket.socket(fileno=os.dup(there.fileno())) as same,
+        socket.socket(fileno=os.dup(there.filenos()[0])) as same,
         socket.socket(there.family, socket.SOCK_DGRAM) as stranger,
     ):
         stranger.sendto(bytes(3 * DATAGRAM_MAX), same.getsockname())
@@ -106,7 +106,7 @@ def test_a_port_in_use_and_a_foreign_address_are_told_apart() -> None:
 
 def test_peers_can_change(ends: tuple[Datagrams, Datagrams]) -> None:
     here, there = ends
-    with socket.socket(fileno=os.dup(there.fileno())) as same:
+    with socket.socket(fileno=os.dup(there.filenos()[0])) as same:
         at = Address(*same.getsockname()[:2])
     here.set_peers({3: at})
     here.unicast(2, b"to nobody")
@@ -200,7 +200,7 @@ def test_a_path_that_takes_no_bursts_is_sent_one_by_one() -> None:
     here, there = (Address(host, port) for port in free_ports(host, 2))
     sender, receiver = Datagrams(here, {2: there}), Datagrams(there, {})
     # The kernel refuses segments on a socket that sends no checksums.
-    with socket.socket(fileno=os.dup(sender.fileno())) as same:
+    with socket.socket(fileno=os.dup(sender.filenos()[0])) as same:
         same.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
     sender.broadcast([b"a" * 100] * 5)
     assert arrived(receiver, 5) == [b"a" * 100] * 5
@@ -208,3 +208,41 @@ def test_a_path_that_takes_no_bursts_is_sent_one_by_one() -> None:
     assert (sender.sent, sender.send_errors) == (5, {})
     sender.close()
     receiver.close()
+
+
+def group_of(host: str) -> Address:
+    group = "ff15::e5" if ":" in host else "239.255.101.5"
+    return Address(group, free_ports(host, 1)[0])
+
+
+def test_a_group_hears_what_is_broadcast_once_and_its_speaker_too() -> None:
+    host = "127.0.0.1"  # loopback carries no groups of IPv6; see tests/net
+    multicast = Multicast(Address("239.255.101.5", free_ports(host, 1)[0]), host, 1)
+    places = dict(enumerate((Address(host, port) for port in free_ports(host, 3)), start=1))
+    members = [Datagrams(at, places, multicast=multicast) for at in places.values()]
+    members[0].broadcast([bytes([number]) * 900 for number in range(1, 60)])
+    members[0].unicast(3, b"for one")
+    got = [arrived(member, 59) for member in members[:2]]
+    got.append(arrived(members[2], 60))
+    assert sorted(got[2])[:-1] == sorted(got[1]) == sorted(got[0])
+    assert b"for one" in got[2]
+    assert (members[0].sent, members[0].send_errors) == (60, {})
+    assert [member.is_echoing() for member in members] == [True] * 3
+    for member in members:
+        member.close()
+
+
+@pytest.mark.parametrize(
+    ("group", "interface", "complaint"),
+    [
+        ("ff15::e5", "", "an address of the other IP"),
+        ("239.255.101.5", "nosuch0", "no interface with this name"),
+        ("239.255.101.5", "192.0.2.1", "multicast_interface"),
+    ],
+)
+def test_a_group_that_cannot_be_joined_is_named(group: str, interface: str, complaint: str) -> None:
+    here, there = free_ports("127.0.0.1", 2)
+    multicast = Multicast(Address(group, there), interface, 1)
+    with pytest.raises(CannotStart, match=f"multicast: .*{complaint}"):
+        Datagrams(Address("127.0.0.1", here), {}, multicast=multicast)
+    Datagrams(Address("127.0.0.1", here), {}).close()  # the port was let go

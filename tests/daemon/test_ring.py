@@ -13,7 +13,7 @@ from evensong.daemon.control import ask
 from evensong.daemon.flood import AHEAD
 from evensong.daemon.keys import write_new_key
 from evensong.errors import BadRequest
-from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
+from tests.daemon.local import DEADLINE_S, LocalCluster, free_ports, wait_for
 
 
 def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
@@ -206,6 +206,26 @@ def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:
         history = cluster.check_history()
         assert [len(life.deliveries) for life in history.lives.values()] == [50, 50, 50]
         assert took_s < 10
+
+
+def test_daemons_of_a_multicast_group_form_one_ring(tmp_path: Path) -> None:
+    port = free_ports("127.0.0.1", 1)[0]
+    group = f'multicast = "239.255.101.6:{port}"\nmulticast_interface = "127.0.0.1"'
+    with LocalCluster(tmp_path, 3, extra=f"testing = true\n{group}") as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        for node in cluster.nodes:
+            cluster.send(node, 50)
+            cluster.send(node, 10, "safe")
+        cluster.wait_until_quiet(cluster.nodes)
+        cluster.kill(3)
+        cluster.wait_for_ring([1, 2])
+        cluster.send(1, 10)
+        cluster.wait_until_quiet([1, 2])
+        cluster.check_history()
+        dropped = cluster.status(1)["dropped"]
+        assert isinstance(dropped, dict)
+        assert "own datagram" not in dropped
 
 
 def test_a_flood_is_as_much_as_the_ring_takes_and_ends(tmp_path: Path) -> None:

@@ -1,30 +1,29 @@
-"""One UDP socket: what one processor says is sent to every peer by unicast; what comes is drained.
+"""UDP: what one processor says goes to every peer, or to a multicast group; what comes is drained.
 
 Nothing here raises once the socket is bound: a datagram that cannot be sent is as good as lost, and
 is counted by its reason. IP never fragments for us, since a lost fragment loses the whole datagram.
 """
 
 import errno
-import os
 import socket
 import struct
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 from evensong.core.ids import ProcessorId
-from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.daemon.settings import DATAGRAM_MAX, Address, Multicast
+from evensong.daemon.sockets import (
+    SOL_UDP,
+    SocketAddress,
+    bound_to,
+    can,
+    is_literal,
+    member_of,
+    resolve,
+)
 from evensong.errors import CannotStart
 
-SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
-
-# The kernel grants what it may (`net.core.rmem_max`); a window of datagrams must fit.
-BUFFER_BYTES: Final = 4 * 1024 * 1024
-# Linux's numbers, which the socket module does not name before Python 3.14.
-IP_MTU_DISCOVER: Final = 10
-IPV6_MTU_DISCOVER: Final = 23
-PMTUDISC_DO: Final = 2  # set "don't fragment", and refuse what is larger than the path
-SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103  # one call sends many datagrams of one length; the last may be shorter
 UDP_GRO: Final = 104  # one call receives many datagrams of one length
 BURST_MAX: Final = 64  # datagrams that the kernel takes in one call,
@@ -44,6 +43,8 @@ class Datagrams:
     __slots__ = (
         "_addresses",
         "_everybody",
+        "_group",
+        "_heard",
         "_ignored",
         "_is_resolving",
         "_is_wanted",
@@ -58,7 +59,12 @@ class Datagrams:
     )
 
     def __init__(
-        self, listen: Address, peers: Mapping[ProcessorId, Address], *, in_bursts: bool = True
+        self,
+        listen: Address,
+        peers: Mapping[ProcessorId, Address],
+        *,
+        multicast: Multicast | None = None,
+        in_bursts: bool = True,
     ) -> None:
         self._peers = dict(peers)
         self._addresses: dict[ProcessorId, SocketAddress] = {}
@@ -69,19 +75,37 @@ class Datagrams:
         self._is_wanted = False  # another look at the names, after the present one
         self.sent = 0  # datagrams, each peer's copy counted
         self.send_errors: Final[dict[str, int]] = {}  # by reason
-        self._socket: Final = _bound(listen)
+        self._socket: Final = bound_to(listen)
         self.family: Final = self._socket.family
-        self.is_segmenting = in_bursts and _can(self._socket, UDP_SEGMENT, 0)
-        self.is_merging: Final = in_bursts and _can(self._socket, UDP_GRO, 1)
+        self._heard: Final = [self._socket]
+        self._group: tuple[SocketAddress, ...] = ()
+        if multicast is not None:
+            self._heard.append(self._joined(multicast))
+            self._group = (multicast.group,)
+        self.is_segmenting = in_bursts and can(self._socket, UDP_SEGMENT, 0)
+        able = [can(one, UDP_GRO, 1) for one in self._heard] if in_bursts else [False]
+        self.is_merging: Final = all(able)
         self._look_up(self._peers)
 
-    def fileno(self) -> int:
-        """Return what to wait on."""
-        return self._socket.fileno()
+    def _joined(self, multicast: Multicast) -> socket.socket:
+        try:
+            return member_of(multicast, self._socket)
+        except CannotStart:
+            self._socket.close()
+            raise
+
+    def is_echoing(self) -> bool:
+        """Whether what is broadcast comes back: a group does not leave its speaker out."""
+        return bool(self._group)
+
+    def filenos(self) -> list[int]:
+        """Return what to wait on; whichever is ready, `drain` has what came."""
+        return [one.fileno() for one in self._heard]
 
     def close(self) -> None:
         """Let the port go."""
-        self._socket.close()
+        for one in self._heard:
+            one.close()
 
     # Sending
 
@@ -138,11 +162,16 @@ class Datagrams:
         What is longer than allowed is cut just behind the limit. The kernel may hand over several
         datagrams at once, so a few more than asked for may come.
         """
-        return self._drain_merged(datagrams_max) if self.is_merging else self._drain(datagrams_max)
-
-    def _drain(self, datagrams_max: int) -> list[bytes]:
         drained: list[bytes] = []
-        receive = self._socket.recv
+        for one in self._heard:
+            if self.is_merging:
+                self._drain_merged(one, datagrams_max, drained)
+            else:
+                self._drain(one, datagrams_max, drained)
+        return drained
+
+    def _drain(self, heard: socket.socket, datagrams_max: int, drained: list[bytes]) -> None:
+        receive = heard.recv
         while len(drained) < datagrams_max:
             try:
                 drained.append(receive(DATAGRAM_MAX + 1))
@@ -150,11 +179,9 @@ class Datagrams:
                 break
             except OSError as error:  # an old send's complaint; nothing was received
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
-        return drained
 
-    def _drain_merged(self, datagrams_max: int) -> list[bytes]:
-        drained: list[bytes] = []
-        receive = self._socket.recvmsg
+    def _drain_merged(self, heard: socket.socket, datagrams_max: int, drained: list[bytes]) -> None:
+        receive = heard.recvmsg
         while len(drained) < datagrams_max:
             try:
                 merged, ancillary, _, _ = receive(MERGED_MAX, ANCILLARY_MAX)
@@ -172,7 +199,6 @@ class Datagrams:
                 drained += [
                     merged[at : at + DATAGRAM_MAX + 1] for at in range(0, len(merged), size)
                 ]
-        return drained
 
     # Where the peers are
 
@@ -198,13 +224,13 @@ class Datagrams:
             self._peers = dict(peers)
             self._addresses = kept
             self._gather_everybody()
-        self._look_up({peer: at for peer, at in peers.items() if _is_literal(at.host)})
+        self._look_up({peer: at for peer, at in peers.items() if is_literal(at.host)})
         self.resolve_again()
 
     def resolve_again(self) -> None:
         """Look the peers' names up once more, beside the ring: a resolver may take seconds."""
         with self._lock:
-            self._is_wanted = any(not _is_literal(at.host) for at in self._peers.values())
+            self._is_wanted = any(not is_literal(at.host) for at in self._peers.values())
             if not self._is_wanted or self._is_resolving:
                 return
             self._is_resolving = True
@@ -217,13 +243,13 @@ class Datagrams:
                     self._is_resolving = False
                     return
                 self._is_wanted = False
-                names = {peer: at for peer, at in self._peers.items() if not _is_literal(at.host)}
+                names = {peer: at for peer, at in self._peers.items() if not is_literal(at.host)}
             self._look_up(names)
 
     def _look_up(self, peers: Mapping[ProcessorId, Address]) -> None:
         found: dict[ProcessorId, SocketAddress] = {}
         for peer, address in peers.items():
-            resolved = _resolve(address, self.family)
+            resolved = resolve(address, self.family)
             if resolved is not None:  # else the old address may still be right
                 found[peer] = resolved
         with self._lock:
@@ -235,7 +261,7 @@ class Datagrams:
 
     def _gather_everybody(self) -> None:
         ignored = self._ignored
-        self._everybody = tuple(
+        self._everybody = self._group or tuple(
             address for peer, address in self._addresses.items() if peer not in ignored
         )
 
@@ -263,68 +289,3 @@ def bursts(datagrams: list[bytes], burst_max: int) -> list[list[bytes]]:
             size = length
             room = min(burst_max, BURST_BYTES_MAX // size) - 1
     return made
-
-
-def _can(bound: socket.socket, option: int, value: int) -> bool:
-    """Whether the kernel knows an option of UDP; it is set then."""
-    try:
-        bound.setsockopt(SOL_UDP, option, value)
-    except OSError:
-        return False
-    return True
-
-
-def _bound(listen: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    if not _is_literal(listen.host):
-        try:
-            family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_DGRAM)[0][0]
-        except OSError as error:
-            raise CannotStart(f"listen: {listen.host} is not known: {error.strerror}") from None
-    bound = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    try:
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            bound.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        bound.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PMTUDISC_DO)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, PMTUDISC_DO)
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_DONTFRAG, 1)
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        bound.bind((listen.host, listen.port))
-    except OSError as error:
-        bound.close()
-        raise CannotStart(f"listen: {listen}: {_why(error)}") from None
-    return bound
-
-
-def _why(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "the port is in use, perhaps by another daemon"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine does not have that address"
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-
-
-def _is_literal(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host.partition("%")[0])
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def _resolve(address: Address, family: int) -> SocketAddress | None:
-    flags = socket.AI_V4MAPPED if family == socket.AF_INET6 else 0
-    try:
-        found = socket.getaddrinfo(
-            address.host, address.port, family=family, type=socket.SOCK_DGRAM, flags=flags
-        )
-    except (OSError, UnicodeError):
-        return None
-    where = found[0][4]
-    host, port = str(where[0]), int(where[1])
-    if len(where) == 4:
-        return (host, port, int(where[2]), int(where[3]))
-    return (host, port)

@@ -167,7 +167,8 @@ class Driver:
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
         self._chores_at = clock()
-        self.watch.add(datagrams.fileno(), self._on_datagrams)
+        for descriptor in datagrams.filenos():
+            self.watch.add(descriptor, self._on_datagrams)
 
     # The loop
 
@@ -206,7 +207,7 @@ class Driver:
         others: list[bytes] = []
         open_datagram = self._opener.open
         latest = b""  # who transmitted the one before; they mostly come in runs
-        for datagram in self._datagrams.drain(RECV_DRAIN_MAX):
+        for datagram in self._drained():
             try:
                 frame = open_datagram(datagram)
                 kind = frame[0]
@@ -228,6 +229,13 @@ class Driver:
             if frames and not self.how:
                 self.core.receive_many(frames, clock())
                 self._perform()
+
+    def _drained(self) -> list[bytes]:
+        drained = self._datagrams.drain(RECV_DRAIN_MAX)
+        if self._datagrams.is_echoing():
+            mine = self._sealer.name
+            return [datagram for datagram in drained if not datagram.startswith(mine)]
+        return drained
 
     def _admit(self, transmitter: ProcessorId, kind: int) -> None:
         """Note that a peer was heard, or refuse who is none."""
@@ -333,7 +341,8 @@ class Driver:
         self._queue(map(self._named, packets))
 
     def _named(self, packet: Packet) -> Packet:
-        return packet._replace(payload=self.origin.unit(packet.payload))
+        service, body, timestamp = packet
+        return Packet(service, self.origin.unit(body), timestamp)
 
     def _queue(self, packets: Iterable[Packet]) -> None:
         self.outbox.packets.extend(packets)

@@ -144,7 +144,12 @@ def run(
 
 
 def _datagrams(settings: Settings) -> Datagrams:
-    return Datagrams(settings.listen, settings.peers, in_bursts=settings.gso == "auto")
+    return Datagrams(
+        settings.listen,
+        settings.peers,
+        multicast=settings.multicast,
+        in_bursts=settings.gso == "auto",
+    )
 
 
 def _driver(

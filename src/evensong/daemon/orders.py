@@ -10,7 +10,7 @@ from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.core.unit import UNIT, body_of
 from evensong.daemon.control import Answer, Later, Request
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, clock
+from evensong.daemon.driver import Break, Driver, clock
 from evensong.daemon.flood import flood
 from evensong.daemon.observer import Memory
 from evensong.daemon.pace import Pace
@@ -49,9 +49,9 @@ class Orders:
         self._datagrams: Final = datagrams
         self._tail: Final = tail
         self._pace: Final = pace
+        self._receipts: Final = receipts
         self._spool: Final = memory.spool
         self._flight: Final = memory.flight
-        self._receipts: Final = receipts
         self._started_at: Final = clock()
         self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
@@ -101,17 +101,7 @@ class Orders:
             "members": list(configuration.members) if configuration else [],
             "cause": configuration.cause if configuration else "",
             "installed_at_us": driver.installed_at,
-            "breaks": [
-                {
-                    "at_us": one.at,
-                    "ring": str(one.configuration.conf_id),
-                    "members": list(one.configuration.members),
-                    "cause": one.cause,
-                    "about": one.about,
-                    "lag_us": one.lag_us,
-                }
-                for one in driver.breaks
-            ],
+            "breaks": [_ending(one) for one in driver.breaks],
             "backlog": driver.outbox.backlog(),
             "sent": driver.sent,
             "delivered": driver.delivered,
@@ -267,6 +257,17 @@ def _service(request: Request) -> Service:
     if service is None:
         raise BadRequest(f"service: takes one of {', '.join(SERVICES)}")
     return service
+
+
+def _ending(one: Break) -> Answer:
+    return {
+        "at_us": one.at,
+        "ring": str(one.configuration.conf_id),
+        "members": list(one.configuration.members),
+        "cause": one.cause,
+        "about": one.about,
+        "lag_us": one.lag_us,
+    }
 
 
 def _payload(raw: object, size_max: int) -> bytes:

@@ -91,7 +91,7 @@ class Refused(Exception):
 class Sealer:
     """Seals what this life transmits."""
 
-    __slots__ = ("_aead", "_name", "counter", "key", "overhead")
+    __slots__ = ("_aead", "counter", "key", "name", "overhead")
 
     def __init__(
         self, cluster: str, key: Key | None, transmitter: ProcessorId, incarnation: int, boot: int
@@ -100,14 +100,14 @@ class Sealer:
         self.key: Final = key
         self.overhead: Final = ENVELOPE.size + (TAG_SIZE if key else CRC.size)
         life = (transmitter, incarnation, boot)
-        self._name: Final = NAME.pack(MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
+        self.name: Final = NAME.pack(MAGIC, MAJOR, MINOR, cluster_id(cluster), key_id, *life)
         self._aead: Final = _traffic_key(key.secret, *life) if key else None
         self.counter = 0
 
     def seal(self, frame: bytes) -> bytes:
         """Return the datagram that carries a frame; never the same twice."""
         self.counter += 1
-        header = self._name + pack_counter(self.counter, len(frame))
+        header = self.name + pack_counter(self.counter, len(frame))
         if self._aead is None:
             bare = header + frame
             return bare + pack_crc(crc32(bare))

@@ -229,11 +229,14 @@ class Ring:
     def broadcast_new(self, token: RegularToken, packets: list[Packet]) -> list[Effect]:
         """Give packets their places in the order [SRP §4]."""
         effects: list[Effect] = []
+        ring_id, my_id, incarnation = self.ring_id, self.my_id, self.incarnation
+        seq = token.seq
         for packet in packets:
-            token.seq += 1
-            message = self.order(packet, token.seq)
-            effects.append(Sent(self.ring_id, message.seq, packet))
-            effects.append(self._broadcast(message, 0))
+            seq += 1
+            message = self.order(packet, seq)
+            effects.append(Sent(ring_id, seq, packet))
+            effects.append(Broadcast(encode_regular(message, 0, my_id, incarnation)))
+        token.seq = seq
         return effects
 
     def broadcast_old(
