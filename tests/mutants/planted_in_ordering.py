@@ -97,10 +97,12 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "Sent after Broadcast",
         "ordering.py",
-        "            effects.append(Sent(self.ring_id, message.seq, packet))\n"
-        "            effects.append(self._broadcast(message, 0))\n",
-        "            effects.append(self._broadcast(message, 0))\n"
-        "            effects.append(Sent(self.ring_id, message.seq, packet))\n",
+        "            effects.append(Sent(ring_id, seq, packet))\n"
+        "            effects.append(Broadcast(head + "
+        "pack_rest(seq, code, 0, timestamp) + payload))\n",
+        "            effects.append(Broadcast(head + "
+        "pack_rest(seq, code, 0, timestamp) + payload))\n"
+        "            effects.append(Sent(ring_id, seq, packet))\n",
         UNIT + "test_ordering.py::test_a_message_is_known_as_sent_before_it_is_broadcast",
     ),
     Mutant(
@@ -220,14 +222,14 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a run beyond the horizon",
         "ordering.py",
-        "or not aru < seq <= reach",
-        "or not aru < seq",
+        "not aru < seq <= reach",
+        "not aru < seq",
         UNIT + RUN,
     ),
     Mutant(
         "a run of another ring",
         "ordering.py",
-        "                or ring_seq != my_ring_seq\n",
+        "                    or (ring_seq, ring_rep) != ring_id\n",
         "",
         UNIT + RUN,
     ),
@@ -241,8 +243,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a run forgets the holes it fills",
         "ordering.py",
-        "        while aru + 1 in messages:\n            aru += 1\n        buffer.aru = aru\n",
-        "        buffer.aru = max(aru, high)\n",
+        "        buffer.settle(high)\n",
+        "        buffer.aru = buffer.high = high\n",
         UNIT + RUN,
     ),
     Mutant(

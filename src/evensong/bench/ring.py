@@ -17,7 +17,7 @@ from evensong.cli.up import Cluster, lay_out
 from evensong.core.totem.wire import REGULAR_FRAME
 from evensong.core.unit import UNIT
 from evensong.daemon.control import Answer, ask
-from evensong.daemon.seal import CRC, ENVELOPE, TAG_SIZE
+from evensong.daemon.seal import ENVELOPE, TAG_SIZE
 
 WARM_UP_S: Final = 1.0
 MESSAGE: Final = 100  # bytes of a small message, of which a packet holds many
@@ -40,7 +40,7 @@ class Way(NamedTuple):
 
     def payload(self, datagram: int) -> int:
         """Return how many bytes a message has whose datagram has so many."""
-        tag = TAG_SIZE if self.is_sealed else CRC.size
+        tag = TAG_SIZE if self.is_sealed else 0
         return datagram - ENVELOPE.size - REGULAR_FRAME.size - UNIT.size - tag
 
 

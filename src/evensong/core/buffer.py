@@ -40,6 +40,16 @@ class ReceiveBuffer(Generic[Held]):
                 seq += 1
             self.aru = seq
 
+    def settle(self, high: int) -> None:
+        """Count in messages that were put there directly, new and in reach, the highest so."""
+        messages = self.messages
+        aru = self.aru
+        while aru + 1 in messages:
+            aru += 1
+        self.aru = aru
+        if high > self.high:
+            self.high = high
+
     def missing(self, upto: int) -> list[int]:
         """Return the holes up to a seq, ascending."""
         messages = self.messages

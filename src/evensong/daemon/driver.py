@@ -46,7 +46,6 @@ ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
-TRANSMITTER: Final = slice(1, 5)  # of a frame
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
@@ -95,9 +94,10 @@ class Break(NamedTuple):
 class Outbox:
     """Packets that wait for the token: the core's `Source`."""
 
-    __slots__ = ("feed", "packets")
+    __slots__ = ("_pulled", "feed", "packets")
 
     def __init__(self) -> None:
+        self._pulled = 0
         self.packets: Final[deque[Packet]] = deque()
         self.feed: Iterator[Packet] | None = None  # replaces what is pulled, as long as it yields
 
@@ -109,9 +109,14 @@ class Outbox:
         """Hand over the next packets, in order, at most `packets_max`."""
         packets = self.packets
         pulled = [packets.popleft() for _ in range(min(packets_max, len(packets)))]
-        if self.feed is not None:
-            packets.extend(islice(self.feed, len(pulled)))
+        self._pulled += len(pulled)
         return pulled
+
+    def refill(self) -> None:
+        """Replace what was pulled, as long as the feed yields; not while the token is here."""
+        if self.feed is not None:
+            self.packets.extend(islice(self.feed, self._pulled))
+        self._pulled = 0
 
 
 @final
@@ -186,6 +191,7 @@ class Driver:
             woke_at = clock()
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
+            self.outbox.refill()
             now = clock()
             if now >= core.deadline() and not self.how:
                 for told in self.expiring:
@@ -205,30 +211,32 @@ class Driver:
         regulars: list[bytes] = []
         tokens: list[bytes] = []
         others: list[bytes] = []
-        open_datagram = self._opener.open
-        latest = b""  # who transmitted the one before; they mostly come in runs
-        for datagram in self._drained():
-            try:
-                frame = open_datagram(datagram)
+        drained = self._drained()
+        at = 0
+        while at < len(drained):
+            opened = self._opener.open_run(drained, at) or self._opened(drained[at])
+            at += max(1, len(opened))
+            for frame in self._admitted(opened):
                 kind = frame[0]
-                if frame[TRANSMITTER] != latest or kind >= ASIDE:
-                    self._admit(wire.HEADER.unpack_from(frame)[1], kind)
-                    latest = frame[TRANSMITTER] if kind < ASIDE else b""
-            except Refused as refused:
-                self.refuse(refused.reason, refused.transmitter)
-                continue
-            if kind == wire.REGULAR:
-                regulars.append(frame)
-            elif kind in TOKENS:
-                tokens.append(frame)
-            elif kind >= ASIDE:
-                self.aside(frame)
-            else:
-                others.append(frame)
+                if kind == wire.REGULAR:
+                    regulars.append(frame)
+                elif kind in TOKENS:
+                    tokens.append(frame)
+                elif kind >= ASIDE:
+                    self.aside(frame)
+                else:
+                    others.append(frame)
         for frames in (regulars, tokens, others):
             if frames and not self.how:
                 self.core.receive_many(frames, clock())
                 self._perform()
+
+    def _opened(self, datagram: bytes) -> list[bytes]:
+        try:
+            return [self._opener.open(datagram)]
+        except Refused as refused:
+            self.refuse(refused.reason, refused.transmitter)
+            return []
 
     def _drained(self) -> list[bytes]:
         drained = self._datagrams.drain(RECV_DRAIN_MAX)
@@ -237,15 +245,24 @@ class Driver:
             return [datagram for datagram in drained if not datagram.startswith(mine)]
         return drained
 
-    def _admit(self, transmitter: ProcessorId, kind: int) -> None:
-        """Note that a peer was heard, or refuse who is none."""
+    def _admitted(self, frames: list[bytes]) -> list[bytes]:
+        """Return frames of one transmitter if it is a peer, and note that it was heard."""
+        if not frames:
+            return frames
+        kind, transmitter, _ = wire.HEADER.unpack_from(frames[-1])
         if transmitter in self.ignored:
-            raise Refused("ignored", transmitter)
-        if transmitter in self._peers:
+            reason = "ignored"
+        elif transmitter in self._peers:
             if kind < ASIDE:
                 self.heard_at[transmitter] = clock()
-        elif transmitter != self.life.node:  # a twin of mine is the core's business
-            raise Refused("not a peer", transmitter)
+            return frames
+        elif transmitter == self.life.node:
+            return frames  # a twin of mine is the core's business
+        else:
+            reason = "not a peer"
+        for _ in frames:
+            self.refuse(reason, transmitter)
+        return []
 
     def refuse(self, reason: str, claimed: ProcessorId) -> None:
         """Count a datagram that had no effect."""

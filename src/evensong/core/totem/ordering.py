@@ -6,6 +6,7 @@ until the next ring is installed; how it ends is kept in its `Ending`.
 Invariant: released <= my_safe <= my_aru, released <= high_delivered; none falls in a ring's life.
 """
 
+import struct
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -18,11 +19,12 @@ from evensong.core.totem.flow import FlowControl
 from evensong.core.totem.frames import ENCAP, FLAGS, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.wire import (
+    AGREED_CODE,
     PACKET_MAX,
     PAYLOAD_MAX,
     REGULAR,
-    REGULAR_FRAME,
     REGULAR_SIZE,
+    SAFE_CODE,
     SEQ_MAX,
     SERVICES,
     encapsulate,
@@ -32,7 +34,12 @@ from evensong.core.totem.wire import (
 
 SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
 REGULAR_MAX: Final = REGULAR_SIZE + PAYLOAD_MAX
-unpack_regular: Final = REGULAR_FRAME.unpack_from
+HEAD: Final = struct.Struct("!BIQIQI")  # what all messages of one sender on one ring begin with
+HEAD_SIZE: Final = HEAD.size
+REST: Final = struct.Struct("!QBBQ")
+unpack_head: Final = HEAD.unpack_from
+unpack_rest: Final = REST.unpack_from
+pack_rest: Final = REST.pack
 
 
 @final
@@ -134,36 +141,31 @@ class Ring:
         reach = aru + buffer.horizon
         high = buffer.high
         ring_id = self.ring_id
-        my_ring_seq, my_ring_rep = ring_id
         others, members, services = self.others, self.members, SERVICES
         kept = 0
+        head = b"?"  # what the one before began with: the same transmitter, sender and ring
+        sender_id = NO_PROCESSOR
         for datagram in islice(datagrams, start, None):
             if not REGULAR_SIZE <= len(datagram) <= REGULAR_MAX:
                 break
-            (
-                kind,
-                transmitter,
-                _,
-                sender_id,
-                ring_seq,
-                ring_rep,
-                seq,
-                code,
-                flags,
-                timestamp,
-            ) = unpack_regular(datagram)
+            if not datagram.startswith(head):
+                kind, transmitter, _, sender_id, ring_seq, ring_rep = unpack_head(datagram)
+                if (
+                    kind != REGULAR
+                    or (ring_seq, ring_rep) != ring_id
+                    or transmitter not in others
+                    or sender_id not in members
+                ):
+                    break
+                head = datagram[:HEAD_SIZE]
+            seq, code, flags, timestamp = unpack_rest(datagram, HEAD_SIZE)
             if (
-                kind != REGULAR
-                or ring_seq != my_ring_seq
-                or ring_rep != my_ring_rep
-                or not aru < seq <= reach
+                not aru < seq <= reach
                 or seq in messages
                 or flags & ENCAP
                 or flags > FLAGS
                 or code not in services
                 or timestamp > SEQ_MAX
-                or transmitter not in others
-                or sender_id not in members
             ):
                 break
             messages[seq] = RegularMessage(
@@ -172,10 +174,7 @@ class Ring:
             if seq > high:
                 high = seq
             kept += 1
-        while aru + 1 in messages:
-            aru += 1
-        buffer.aru = aru
-        buffer.high = high
+        buffer.settle(high)
         return kept
 
     def is_plausible(self, token: RegularToken) -> bool:
@@ -229,13 +228,19 @@ class Ring:
     def broadcast_new(self, token: RegularToken, packets: list[Packet]) -> list[Effect]:
         """Give packets their places in the order [SRP §4]."""
         effects: list[Effect] = []
-        ring_id, my_id, incarnation = self.ring_id, self.my_id, self.incarnation
+        ring_id, my_id = self.ring_id, self.my_id
+        messages = self.buffer.messages
+        head = HEAD.pack(REGULAR, my_id, self.incarnation, my_id, *ring_id)
         seq = token.seq
         for packet in packets:
             seq += 1
-            message = self.order(packet, seq)
+            service, payload, timestamp = packet
+            assert len(payload) <= PACKET_MAX
+            messages[seq] = RegularMessage(my_id, ring_id, seq, service, 0, timestamp, payload)
+            code = SAFE_CODE if service is SAFE else AGREED_CODE
             effects.append(Sent(ring_id, seq, packet))
-            effects.append(Broadcast(encode_regular(message, 0, my_id, incarnation)))
+            effects.append(Broadcast(head + pack_rest(seq, code, 0, timestamp) + payload))
+        self.buffer.settle(seq)
         token.seq = seq
         return effects
 
