@@ -149,7 +149,7 @@ def test_every_reason_to_refuse_a_datagram_is_counted_and_shown(tmp_path: Path) 
         speaks_for_3.counter = 5
         reasons = {
             "altered": forged,
-            "truncated": genuine[: ENVELOPE.size],
+            "truncated": genuine[: ENVELOPE.size - 1],
             "oversized": bytes(DATAGRAM_MAX + 1),
             "not ours": b"?" * 80,
             "version": bytes(newer),

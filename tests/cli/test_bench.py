@@ -1,0 +1,75 @@
+import json
+
+import pytest
+
+from evensong.bench import ring
+from evensong.bench.ring import SEALED, TRACED, WAYS, Turn, Way
+from evensong.cli.main import main
+
+ADVANCED: list[int] = []
+
+
+def test_a_ring_is_measured_beside_the_floor() -> None:
+    way = TRACED[-1]
+    floors, taken = ring.measure((way,), 2, 600, 1, 1, lambda: ADVANCED.append(1))
+    assert len(ADVANCED) == 2
+    (base,) = floors
+    ((turn,),) = taken.values()
+    assert base > 0
+    assert turn.packets_per_s > 0
+    assert turn.cpu_us > 0
+    assert 0 < turn.trace_bytes < 600  # less than what was delivered
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_datagram_has_the_size_that_was_asked_for(way: Way) -> None:
+    from evensong.core.totem.wire import REGULAR_FRAME
+    from evensong.core.unit import Origin
+    from evensong.daemon.seal import Sealer, make_key
+
+    key = make_key(bytes(32)) if way.is_sealed else None
+    unit = Origin(1, 1).unit(bytes(way.payload(1_400)))
+    assert len(Sealer("c", key, 1, 1, 1).seal(bytes(REGULAR_FRAME.size) + unit)) == 1_400
+
+
+def measured(
+    ways: tuple[Way, ...], nodes: int, *_: object
+) -> tuple[list[float], dict[Way, list[Turn]]]:
+    assert nodes == 3
+    turns = [Turn(90_000, 20.0, 0, 24.0), Turn(100_000, 18.0, 2, 36.0), Turn(80_000, 19.0, 0, 12.0)]
+    return [50_000.0, 40_000.0, 40_000.0], dict.fromkeys(ways, turns)
+
+
+def test_each_turn_is_held_against_the_floor_of_the_same_turn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ring, "measure", measured)
+    assert main(["bench", "ring", "--nodes", "3", "--trace", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["floor_per_s"]["median"] == 40_000
+    assert len(told["ways"]) == len(WAYS) + len(TRACED)
+    way = told["ways"][WAYS.index(SEALED)]
+    assert (way["sealed"], way["gso"], way["trace"]) == (True, True, "off")
+    assert way["packets_per_s"] == {
+        "median": 90_000,
+        "min": 80_000,
+        "max": 100_000,
+        "all": [90_000, 100_000, 80_000],
+    }
+    assert way["of_floor"]["all"] == [1.8, 2.5, 2.0]
+    assert way["of_floor"]["median"] == 2.0
+    assert way["view_changes"] == 2
+    assert way["trace_bytes_per_100_byte_message"] == 24 / 12
+    assert main(["bench", "ring"]) == 0
+    table = capsys.readouterr().out
+    assert "plain UDP, no order" in table
+    assert "2.00 of the floor" in table
+
+
+@pytest.mark.parametrize("wrong", [["--nodes", "1"], ["--size", "5000"], ["--turns", "x"], []])
+def test_bad_input_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "ring", *wrong] if wrong else ["bench", "nothing"]
+    with pytest.raises(SystemExit) as exit_:
+        main(words)
+    assert exit_.value.code == 2
+    assert "within" in capsys.readouterr().err or not wrong
