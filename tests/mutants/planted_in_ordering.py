@@ -215,8 +215,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "recovery traffic taken for messages in a run",
         "ordering.py",
-        "                or flags & ENCAP\n",
-        "",
+        "                or flags not in PLAIN\n",
+        "                or flags > 3\n",
         UNIT + RUN,
     ),
     Mutant(

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never, final
 
@@ -22,6 +23,7 @@ from evensong.core.effects import (
     Persist,
     SafeLine,
     Sent,
+    Service,
     StateChange,
     TokenVisit,
     Unicast,
@@ -44,6 +46,8 @@ from evensong.daemon.watch import Watch
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
 ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
+KIND: Final = itemgetter(0)  # of a frame
+ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
@@ -216,7 +220,11 @@ class Driver:
         while at < len(drained):
             opened = self._opener.open_run(drained, at) or self._opened(drained[at])
             at += max(1, len(opened))
-            for frame in self._admitted(opened):
+            admitted = self._admitted(opened)
+            if ONLY_REGULAR.issuperset(map(KIND, admitted)):
+                regulars += admitted
+                continue
+            for frame in admitted:
                 kind = frame[0]
                 if kind == wire.REGULAR:
                     regulars.append(frame)
@@ -367,9 +375,10 @@ class Driver:
             self.core.submit(clock())
             self._perform()
 
-    def feed(self, packets: Iterator[Packet], ahead: int) -> None:
-        """Submit packets as fast as the ring takes them, so many waiting at any time."""
-        self.outbox.feed = map(self._named, packets)
+    def feed(self, service: Service, bodies: Iterator[bytes], ahead: int) -> None:
+        """Submit messages as fast as the ring takes them, so many waiting at any time."""
+        unit = self.origin.unit
+        self.outbox.feed = (Packet(service, unit(body)) for body in bodies)
         self._queue(islice(self.outbox.feed, ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:

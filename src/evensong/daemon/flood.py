@@ -1,21 +1,24 @@
 """Load made inside a daemon, for tests and measurements: as much as the ring takes."""
 
 from collections.abc import Iterator
+from itertools import repeat
 
-from evensong.core.effects import Packet, Service
+from evensong.core.effects import Service
 from evensong.daemon.driver import Driver, clock
 
 AHEAD = 2  # visits' worth of packets that wait at any time
+LOOK_EVERY = 16  # messages between two looks at the clock
 
 
-def packets(service: Service, size: int, until: int) -> Iterator[Packet]:
-    """Yield packets of so many bytes until a point in time."""
+def bodies(size: int, until: int) -> Iterator[bytes]:
+    """Yield so many bytes at a time, until a point in time."""
     body = bytes(size)  # the unit around it has a number
     while clock() < until:
-        yield Packet(service, body)
+        yield from repeat(body, LOOK_EVERY)
 
 
 def flood(driver: Driver, service: Service, size: int, seconds: float) -> None:
     """Keep this daemon's outbox filled for so long; none stops an earlier flood."""
     until = clock() + int(seconds * 1_000_000)
-    driver.feed(packets(service, size, until), AHEAD * driver.core.machine.parameters.messages_max)
+    ahead = AHEAD * driver.core.machine.parameters.messages_max
+    driver.feed(service, bodies(size, until), ahead)

@@ -16,7 +16,7 @@ from evensong.core.buffer import ReceiveBuffer
 from evensong.core.effects import Broadcast, Deliver, Effect, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem.flow import FlowControl
-from evensong.core.totem.frames import ENCAP, FLAGS, RETX, Range, RegularMessage, RegularToken
+from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.wire import (
     AGREED_CODE,
@@ -33,6 +33,7 @@ from evensong.core.totem.wire import (
 )
 
 SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
+PLAIN: Final = frozenset([0, RETX])  # flags of what is no recovery traffic
 REGULAR_MAX: Final = REGULAR_SIZE + PAYLOAD_MAX
 HEAD: Final = struct.Struct("!BIQIQI")  # what all messages of one sender on one ring begin with
 HEAD_SIZE: Final = HEAD.size
@@ -162,8 +163,7 @@ class Ring:
             if (
                 not aru < seq <= reach
                 or seq in messages
-                or flags & ENCAP
-                or flags > FLAGS
+                or flags not in PLAIN
                 or code not in services
                 or timestamp > SEQ_MAX
             ):
