@@ -117,7 +117,7 @@ def run(
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
-        driver.chores.append(summary(log, orders.refused))
+        driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost])
         memory.attach(driver, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)
         reload.tell(orders.set_settings)

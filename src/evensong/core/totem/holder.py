@@ -209,10 +209,6 @@ class TokenHolder:
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
         )
         self.remember([forward], token.seq, now)
-        if ring.is_idle():
-            # It may rest on its way back to me; asking before it can have come costs a datagram
-            # and an answer on every round of an idle ring.
-            self.timers.token_retransmit.start_late(now, self.parameters.hold)
         self.hold_cancelled = False
         if sent:
             self.regular_at = now
