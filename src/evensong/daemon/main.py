@@ -98,8 +98,8 @@ def run(
     `reread` returns the settings: now, and whenever they are to be reloaded.
     """
     settings = reread()
-    log = Log(out, settings.name)
     with ExitStack() as stack:
+        log = stack.enter_context(closing(Log(out, settings.name)))
         keys = read_keys(settings.keys)
         if settings.realtime:
             be_realtime()
