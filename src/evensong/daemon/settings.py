@@ -94,6 +94,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
         raise BadSettings(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise BadSettings(f"{path}: nested too deeply") from None
     try:
         return parse(table, path.parent, environment)
     except BadSettings as error:
@@ -213,7 +215,7 @@ class _Reader:
         override = self._environment.get(PREFIX + key.upper())
         raw = self._table.pop(key, None)
         if override is not None:
-            raw = _from_environment(override)
+            raw = _from_environment(key, override)
         if raw is None:
             if default is None:
                 raise BadSettings(f"{key}: is missing")
@@ -255,23 +257,27 @@ def _timed(reader: _Reader) -> tuple[str, Parameters]:
     return profile, parameters._replace(**timeouts)
 
 
-def _from_environment(text: str) -> object:
+def _from_environment(key: str, text: str) -> object:
     """Read an override as TOML if it is, else as plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        raise BadSettings(f"{key}: {PREFIX}{key.upper()} is nested too deeply") from None
 
 
 def _text(raw: object) -> str:
     if not isinstance(raw, str) or not raw:
         raise ValueError("takes a text")
+    if not raw.isprintable():  # nor could such a name be sent, or such a file be named
+        raise ValueError("takes a text of printable letters")
     return raw
 
 
 def _texts(raw: object) -> list[str]:
     if isinstance(raw, str):
-        return [raw]
+        return [_text(raw)]
     if not isinstance(raw, list):
         raise ValueError("takes a list of texts")
     return [_text(one) for one in raw]
@@ -298,7 +304,12 @@ def _address(raw: object) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('takes "host:port", or "[host]:port" for IPv6')
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")  # as looking it up does
+    except UnicodeError:
+        raise ValueError("takes a host whose name has 1 to 63 letters between dots") from None
+    return Address(host, int(port))
 
 
 def _peers(raw: object) -> dict[ProcessorId, Address]:
