@@ -73,6 +73,20 @@ def test_a_bad_override_names_its_key() -> None:
         parse(GOOD, Path("base"), {"EVENSONG_NODE": "two"})
 
 
+def test_an_override_that_looks_like_a_number_may_be_a_text() -> None:
+    environment = {"EVENSONG_CLUSTER": "123", "EVENSONG_NAME": "true", "EVENSONG_KEYS": "7"}
+    settings = parse(GOOD, Path("base"), environment)
+    assert (settings.cluster, settings.name) == ("123", "true")
+    assert settings.keys == (Path("base/7"),)
+    with pytest.raises(BadSettings, match=r"node: takes a number .*; got 0"):
+        parse(GOOD, Path("base"), {"EVENSONG_NODE": "0"})
+
+
+def test_a_variable_that_overrides_nothing_is_known_by_name() -> None:
+    environment = {"EVENSONG_NOED": "2", "EVENSONG_NAME": "b", "PATH": "c"}
+    assert parse(GOOD, Path("base"), environment).idle_variables == ("EVENSONG_NOED",)
+
+
 def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     deep = "[" * 100_000
     path = tmp_path / "n1.toml"
@@ -106,6 +120,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"peers": ["a:1"]}, 'peers: takes a table of node = "host:port"'),
         ({"peers": {"one": "a:1"}}, "peers: a node is a number from 1"),
         ({"peers": {"1": "a:1", "2": "a:1"}}, "peers: two nodes share an address"),
+        ({"peers": {"1": "a:1", "01": "b:1"}}, "peers: node 1 is there twice"),
         ({"peers": {"2": "a"}}, 'peers: node 2 takes "host:port"'),
         ({"peers": {str(n): f"a:{n}" for n in range(1, 130)}}, "peers: at most 128 nodes"),
         ({"state": None}, "state: is missing"),

@@ -180,6 +180,8 @@ def _introduce(log: Log, settings: Settings, life: Life) -> None:
         f"evensong {__version__}: node {life.node} of {settings.processors()} in cluster "
         f"{settings.cluster}, incarnation {life.incarnation}, listens on {settings.listen}"
     )
+    for name in settings.idle_variables:
+        log.say(f"{name} overrides nothing: there is no such key")
     if not settings.keys:
         log.say("INSECURE: datagrams are neither encrypted nor authenticated")
     if settings.testing:

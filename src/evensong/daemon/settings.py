@@ -1,7 +1,8 @@
 """One TOML file, one frozen `Settings`: every limit and timeout a person may choose.
 
 Whatever is wrong is refused with a message that names the key and what is allowed. An environment
-variable `EVENSONG_<KEY>` overrides a key of the file.
+variable `EVENSONG_<KEY>` overrides a key of the file; one that overrides nothing is pointed out and
+not refused, because others make such names too: Kubernetes does for a service called evensong.
 """
 
 import ipaddress
@@ -9,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -80,6 +82,7 @@ class Settings:
     trace: str  # how closely this daemon records what it does, one of LEVELS
     trace_dir: Path
     trace_keep: int  # bytes
+    idle_variables: tuple[str, ...]  # `EVENSONG_…` that override nothing
 
     def processors(self) -> int:
         """How many processors the cluster has, this one included."""
@@ -155,6 +158,7 @@ def parse(
         trace,
         base / trace_dir if trace_dir else state / "trace",
         trace_keep,
+        reader.idle_variables(),
     )
 
 
@@ -223,11 +227,23 @@ class _Reader:
         try:
             return read(raw)
         except ValueError as error:
+            if override is not None and raw != override:
+                with suppress(ValueError):
+                    return read(override)  # a text that happens to look like something else
             raise BadSettings(f"{key}: {error}; got {raw!r}") from None
 
     def refuse_the_rest(self) -> None:
         for key in self._table:
             raise BadSettings(f"{key}: no such key; there are {', '.join(self._known)}")
+
+    def idle_variables(self) -> tuple[str, ...]:
+        """Return the variables that look like overrides, and are not."""
+        known = {PREFIX + key.upper() for key in self._known}
+        return tuple(
+            name
+            for name in sorted(self._environment)
+            if name.startswith(PREFIX) and name not in known
+        )
 
 
 def _multicast(reader: _Reader) -> Multicast | None:
@@ -319,6 +335,8 @@ def _peers(raw: object) -> dict[ProcessorId, Address]:
     for key, address in raw.items():
         if not str(key).isdecimal() or not 1 <= int(key) <= PROCESSOR_MAX:
             raise ValueError(f"a node is a number from 1 to {PROCESSOR_MAX}, not {key!r}")
+        if int(key) in peers:
+            raise ValueError(f"node {int(key)} is there twice")
         try:
             peers[int(key)] = _address(address)
         except ValueError as error:
