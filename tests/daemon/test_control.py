@@ -125,6 +125,29 @@ def test_requests_in_one_piece_are_answered_one_by_one(state: Path) -> None:
     assert heard == [1, 1, 1, 2]
 
 
+def test_one_connection_gets_one_answer_a_turn(tmp_path: Path) -> None:
+    watch, asked = Watch(), []
+
+    def note(request: Request) -> Answer:
+        asked.append(request["do"])
+        return {}
+
+    server = ControlServer(tmp_path, watch, note)
+    with raw(tmp_path) as stream:
+        watch.dispatch(watch.wait(20_000_000))  # the connection
+        stream.sendall(b"".join(b'{"do": %d}\n' % number for number in range(50)) + b'{"do": ')
+        for turn in range(1, 51):
+            watch.dispatch(watch.wait(20_000_000))
+            assert asked == list(range(turn))
+        watch.dispatch(watch.wait(0))  # it waits for the rest of a line now
+        assert watch.wait(0) == []
+        stream.sendall(b'"last"}\n')
+        watch.dispatch(watch.wait(20_000_000))
+        assert asked[-1] == "last"
+    server.close()
+    watch.close()
+
+
 def test_connections_are_bounded(state: Path) -> None:
     with ExitStack() as stack:
         streams = [stack.enter_context(raw(state)) for _ in range(CONNECTIONS_MAX + 1)]

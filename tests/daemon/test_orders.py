@@ -19,3 +19,12 @@ def test_a_smaller_packet_takes_smaller_messages(tmp_path: Path) -> None:
         cluster.ask(1, do="send", payloads=[base64.b64encode(bytes(largest)).decode()])
         wait_for("delivery", lambda: cluster.status(1)["delivered"] == 1)
         assert cluster.status(1)["send_errors"] == {}
+
+
+def test_a_request_brings_so_many_messages_and_no_more(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with pytest.raises(BadRequest, match="payloads: at most 10000 at once; got 10001"):
+            cluster.ask(1, do="send", payloads=[""] * 10_001)
+        assert cluster.ask(1, do="send", payloads=[""] * 10_000)["submitted"] == 10_000

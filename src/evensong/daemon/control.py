@@ -131,34 +131,32 @@ class _Connection:
             self.close()
             return
         self._inward.extend(chunk)
-        self._take_lines()
+        self._take_line()
 
-    def _take_lines(self) -> None:
-        """Answer whole lines, one at a time: the next waits until its predecessor is written."""
-        while self in self._connections and not self._outward and not self._is_later:
-            line, newline, rest = self._inward.partition(b"\n")
-            if not newline:
-                if len(self._inward) > LINE_MAX:
-                    self.refuse(f"a request has at most {LINE_MAX} bytes")
-                return
+    def _take_line(self) -> None:
+        """Answer one line: the next waits for a turn of its own, and until this one is written."""
+        if self._outward or self._is_later or self._is_last:
+            return
+        line, newline, rest = self._inward.partition(b"\n")
+        if newline:
             self._inward[:] = rest
             answer = _answered(bytes(line), self._answer)
             if isinstance(answer, Later):
                 self._is_later = True
-                self._watch.change(self._stream.fileno(), NOTHING)
+                self._wait()
                 answer.then(self._give)
             else:
                 self._write(answer)
+        elif len(self._inward) > LINE_MAX:
+            self.refuse(f"a request has at most {LINE_MAX} bytes")
+        else:
+            self._wait()
 
     def _give(self, answer: Answer) -> None:
         """Write what had to wait. The next request is looked at in a turn of its own."""
-        if self not in self._connections:
-            return
-        self._is_later = False
-        self._outward.extend(_line(answer))
-        self._push()
-        if self in self._connections and self._inward:
-            self._watch.change(self._stream.fileno(), WRITE)
+        if self in self._connections:
+            self._is_later = False
+            self._write(answer)
 
     def refuse(self, error: str) -> None:
         """Say what is wrong, and hang up."""
@@ -172,8 +170,8 @@ class _Connection:
 
     def _flush(self) -> None:
         self._push()
-        if self._inward:
-            self._take_lines()
+        if self in self._connections:
+            self._take_line()
 
     def _push(self) -> None:
         """Write what can be written, and wait for what may come next."""
@@ -185,12 +183,20 @@ class _Connection:
             self.close()
             return
         del self._outward[:written]
-        if self._outward:
-            self._watch.change(self._stream.fileno(), WRITE)
-        elif self._is_last:
+        if self._is_last and not self._outward:
             self.close()
         else:
-            self._watch.change(self._stream.fileno(), READ)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Be called again when there is something to do; a line that is here waits for a turn."""
+        if self._is_later:
+            events = NOTHING
+        elif self._outward or b"\n" in self._inward:
+            events = WRITE
+        else:
+            events = READ
+        self._watch.change(self._stream.fileno(), events)
 
     def close(self) -> None:
         """Hang up."""

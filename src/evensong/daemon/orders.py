@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # What a message of one datagram needs besides its payload, also when recovery wraps it.
 WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
+PAYLOADS_MAX: Final = 10_000  # of one request
 FLOOD_MAX_S: Final = 86_400
 SERVICES: Final = {service.name.lower(): service for service in Service}
 
@@ -190,6 +191,8 @@ class Orders:
         payloads = request.get("payloads")
         if not isinstance(payloads, list) or not payloads:
             raise BadRequest("payloads: takes a list of texts in base64")
+        if len(payloads) > PAYLOADS_MAX:  # reading more would hold the ring up
+            raise BadRequest(f"payloads: at most {PAYLOADS_MAX} at once; got {len(payloads)}")
         is_awaited = request.get("wait", False)
         if not isinstance(is_awaited, bool):
             raise BadRequest("wait: takes true or false")
