@@ -1,4 +1,6 @@
 import json
+import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ import pytest
 
 from evensong.daemon.control import (
     CONNECTIONS_MAX,
+    IDLE_S,
     LINE_MAX,
     SOCKET_NAME,
     Answer,
@@ -155,6 +158,64 @@ def test_connections_are_bounded(state: Path) -> None:
         assert reply == {"ok": False, "error": "too many connections"}
         streams[0].sendall(b'{"do": "on"}\n')
         assert json.loads(streams[0].makefile("rb").readline())["ok"] is True
+
+
+def test_who_is_silent_longest_makes_room(tmp_path: Path) -> None:
+    now = 0.0
+    with ExitStack() as stack:
+        watch = stack.enter_context(closing(Watch()))
+        laters = [Later()]
+        stack.enter_context(
+            closing(ControlServer(tmp_path, watch, lambda _: laters[0], lambda: now))
+        )
+
+        def connected() -> socket.socket:
+            stream = stack.enter_context(raw(tmp_path))
+            watch.dispatch(watch.wait(20_000_000))
+            return stream
+
+        waiting = connected()
+        waiting.sendall(b'{"do": "wait"}\n')
+        watch.dispatch(watch.wait(20_000_000))
+        now = 1.0
+        idle = connected()
+        now = 2.0
+        for _ in range(CONNECTIONS_MAX - 2):
+            connected()
+        now = 1.0 + IDLE_S - 0.5
+        assert b"too many connections" in connected().recv(1_000)
+        now = 1.0 + IDLE_S
+        newcomer = connected()
+        assert idle.recv(1) == b""
+        laters[0].give({"ok": True, "heard": "at last"})
+        assert b"at last" in waiting.recv(1_000)
+        newcomer.sendall(b"{\n")
+        watch.dispatch(watch.wait(20_000_000))
+        assert b"a request is one line" in newcomer.recv(1_000)
+
+
+def test_a_server_without_descriptors_rests_until_its_next_chore(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        watch = stack.enter_context(closing(Watch()))
+        server = stack.enter_context(closing(ControlServer(tmp_path, watch, answer)))
+        stream = stack.enter_context(raw(tmp_path))
+        with open(os.devnull, "rb") as nothing:
+            room = nothing.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (room, limits[1]))
+        try:
+            watch.dispatch(watch.wait(20_000_000))
+            assert watch.wait(0) == []
+            server.tend(0)
+            watch.dispatch(watch.wait(20_000_000))
+            assert watch.wait(0) == []
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        server.tend(0)
+        watch.dispatch(watch.wait(20_000_000))
+        stream.sendall(b'{"do": "on"}\n')
+        watch.dispatch(watch.wait(20_000_000))
+        assert b'"heard": "on"' in stream.recv(1_000)
 
 
 def test_an_answer_may_come_later_and_the_next_request_waits_for_it(state: Path) -> None:

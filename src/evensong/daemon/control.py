@@ -5,11 +5,14 @@ answers that wait are bounded; what cannot be understood is answered by an error
 later: the connection's next request waits for it, the loop does not.
 """
 
+import errno
 import json
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
@@ -21,6 +24,8 @@ LINE_MAX: Final = 1024 * 1024
 ANSWER_MAX: Final = 16 * 1024 * 1024
 CONNECTIONS_MAX: Final = 32
 READ_BYTES: Final = 65_536
+IDLE_S: Final = 10.0  # who is silent for longer makes room when there is none
+EXHAUSTED: Final = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
 NOTHING: Final = 0  # no events but the end of a connection
 
 Request: TypeAlias = Mapping[str, object]
@@ -57,7 +62,15 @@ Answering: TypeAlias = Callable[[Request], Answer | Later]
 class ControlServer:
     """Listens in the state directory and answers by a given function."""
 
-    def __init__(self, state: Path, watch: Watch, answer: Answering) -> None:
+    def __init__(
+        self,
+        state: Path,
+        watch: Watch,
+        answer: Answering,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds: Final = seconds
+        self._is_paused = False  # no descriptor is left for another connection
         self._watch: Final = watch
         self._answer: Final = answer
         self._path: Final = state / SOCKET_NAME
@@ -78,12 +91,34 @@ class ControlServer:
         watch.add(self._listening.fileno(), self._on_connection)
 
     def _on_connection(self, _events: int) -> None:
-        with suppress(OSError):  # it went away again
+        try:
             accepted, _ = self._listening.accept()
-            accepted.setblocking(False)
-            connection = _Connection(accepted, self._watch, self._answer, self._connections)
-            if len(self._connections) > CONNECTIONS_MAX:
-                connection.refuse("too many connections")
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._is_paused = True
+                self._watch.change(self._listening.fileno(), NOTHING)
+            return  # else it went away again
+        accepted.setblocking(False)
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self._close_an_idle_one()
+        is_one_too_many = len(self._connections) >= CONNECTIONS_MAX
+        connection = _Connection(
+            accepted, self._watch, self._answer, self._connections, self._seconds
+        )
+        if is_one_too_many:
+            connection.refuse("too many connections")
+
+    def _close_an_idle_one(self) -> None:
+        """Hang up on who has been silent longest, if that is long."""
+        idle = min(self._connections, key=lambda one: one.heard_at)
+        if self._seconds() - idle.heard_at >= IDLE_S:
+            idle.close()
+
+    def tend(self, _now: int) -> None:
+        """Try again to take connections in. A chore."""
+        if self._is_paused:
+            self._is_paused = False
+            self._watch.change(self._listening.fileno(), READ)
 
     def close(self) -> None:
         """Hang up, and take the socket's name away."""
@@ -102,7 +137,10 @@ class _Connection:
         watch: Watch,
         answer: Answering,
         connections: "set[_Connection]",
+        seconds: Callable[[], float],
     ) -> None:
+        self._seconds: Final = seconds
+        self.heard_at = seconds()
         self._stream: Final = stream
         self._watch: Final = watch
         self._answer: Final = answer
@@ -130,6 +168,7 @@ class _Connection:
         if not chunk:
             self.close()
             return
+        self.heard_at = self._seconds()
         self._inward.extend(chunk)
         self._take_line()
 
@@ -143,6 +182,7 @@ class _Connection:
             answer = _answered(bytes(line), self._answer)
             if isinstance(answer, Later):
                 self._is_later = True
+                self.heard_at = math.inf  # it is not idle, it waits
                 self._wait()
                 answer.then(self._give)
             else:
@@ -156,6 +196,7 @@ class _Connection:
         """Write what had to wait. The next request is looked at in a turn of its own."""
         if self in self._connections:
             self._is_later = False
+            self.heard_at = self._seconds()
             self._write(answer)
 
     def refuse(self, error: str) -> None:
