@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_what_is_wrong_with_a_key_file_is_said(
     with pytest.raises(CannotStart, match=told) as refused:
         read_key(path)
     assert text not in str(refused.value)
+
+
+def test_what_is_no_file_or_has_no_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "large").write_text("ab" * 32 + " " * 10_000)
+    (tmp_path / "large").chmod(0o600)
+    for path in (tmp_path / "pipe", tmp_path / "large", Path("/dev/zero")):
+        with pytest.raises(CannotStart, match=f"keys: {path}: is no key file"):
+            read_key(path)
+    with pytest.raises(CannotStart, match=f"keys: {tmp_path}: "):
+        read_key(tmp_path)
 
 
 def test_a_missing_key_is_said(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from evensong.daemon.seal import KEY_SIZE, Key, make_key
 from evensong.errors import CannotStart
+
+FILE_MAX: Final = 4_096  # bytes; a key and what a hand may have put around it
 
 
 def write_new_key(path: Path) -> Key:
@@ -42,9 +46,8 @@ def read_keys(paths: Iterable[Path]) -> tuple[Key, ...]:
 def read_key(path: Path) -> Key:
     """Read a key file; what is wrong with it is said without showing any of it."""
     try:
-        mode = path.stat().st_mode
-        text = path.read_text("ascii").strip()
-        secret = bytes.fromhex(text)
+        mode, content = _read(path)
+        secret = bytes.fromhex(content.decode("ascii").strip())
     except OSError as error:
         raise CannotStart(f"keys: {path}: {error.strerror}") from None
     except ValueError:
@@ -54,3 +57,13 @@ def read_key(path: Path) -> Key:
     if mode & 0o077:
         raise CannotStart(f"keys: {path}: others can read it; `chmod 600` it")
     return make_key(secret)
+
+
+def _read(path: Path) -> tuple[int, bytes]:
+    """Return mode and content of a small file; of what is none, such as a pipe, nothing is read."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > FILE_MAX:
+            raise ValueError("no key file")
+        return about.st_mode, file.read(FILE_MAX)
