@@ -101,6 +101,17 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert "stopped: a second signal" in cluster.log(1)
 
 
+def test_a_signal_of_no_meaning_changes_nothing(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        ring = cluster.wait_for_ring()
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            cluster.signal(1, number)
+        assert cluster.status(1)["ring"] == ring
+        cluster.signal(1, signal.SIGTERM)
+        assert cluster.reap(1) == 0
+
+
 def test_the_earlier_of_two_daemons_with_one_id_stops(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         cluster.start([1])

@@ -40,6 +40,7 @@ from evensong.errors import CannotStart, CorruptRecord
 LOCK_NAME: Final = "lock"
 REPLAY_WINDOW_MIN: Final = 1_024  # counters; at least four windows of messages
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2)  # of no meaning here, and no reason to die
 
 
 def read_record(settings: Settings) -> StableRecord:
@@ -208,6 +209,7 @@ class _Bells:
         # A wait that a signal interrupts goes on by itself; what wakes it is a byte in this pipe.
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: Final = [(number, signal.signal(number, self._ring)) for number in SIGNALS]
+        self._before.extend((number, signal.signal(number, signal.SIG_IGN)) for number in IGNORED)
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         driver.watch.add(self._reading, self._answer)
 
