@@ -7,7 +7,6 @@ import pytest
 from evensong.core.totem.parameters import LAN
 from evensong.daemon.diagnosis import Finding, diagnose, summary
 from evensong.daemon.facts import AboutFacts, Facts, PeerFacts, from_json, to_json
-from evensong.errors import Unreachable
 
 ABOUT = AboutFacts(
     version="0.1",
@@ -243,7 +242,7 @@ def test_an_ignored_peer_is_a_tests_doing() -> None:
 def test_facts_survive_the_way_through_json() -> None:
     one = facts(silent(2, refused={"key": 1}), peer(3))
     assert from_json(to_json(one)) == one
-    with pytest.raises(Unreachable, match="release"):
+    with pytest.raises(TypeError):
         from_json({**to_json(one), "peers": None})
-    with pytest.raises(Unreachable, match="release"):
+    with pytest.raises(KeyError):
         from_json({"node": 1, "peers": []})

@@ -13,9 +13,9 @@ from evensong.cli.command import (
     Subparsers,
     add_command,
 )
-from evensong.cli.targets import states_of
+from evensong.cli.targets import states_of, understood
 from evensong.cli.text import counts, table
-from evensong.errors import BadSettings, CannotStart, Unreachable
+from evensong.errors import BadRequest, BadSettings, CannotStart, Unreachable
 
 if TYPE_CHECKING:
     from evensong.daemon.diagnosis import Finding
@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
                 reports.append(_examined(state))
             except Unreachable as error:
                 silent.append(f"{error}; {_why_not(target, state)}")
+            except BadRequest as error:
+                silent.append(f"{state}: {error}")
     findings = diagnose(reports)
     if args.json:
         told = {
@@ -78,14 +80,19 @@ def run(args: argparse.Namespace) -> int:
 def _examined(state: Path) -> "Facts":
     """Ask again and again: each time the daemon sends a few more probes."""
     from evensong.daemon.control import ask
+    from evensong.daemon.diagnosis import diagnose
     from evensong.daemon.facts import from_json
 
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:
         answer = ask(state, {"do": "doctor"})
-        facts = answer.get("facts")
-        if isinstance(facts, dict):
-            return from_json(facts)
+        with understood(state):
+            if answer["done"]:
+                facts = answer["facts"]
+                assert isinstance(facts, dict)
+                examined = from_json(facts)
+                _told([examined], diagnose([examined]))
+                return examined
         time.sleep(POLL_S)
     raise Unreachable(f"{state}: the examination does not end")
 

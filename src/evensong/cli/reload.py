@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from evensong.cli.command import EXIT_OK, EXIT_USAGE, Subparsers, add_command
-from evensong.cli.targets import states_of
+from evensong.cli.targets import states_of, understood
 from evensong.errors import BadRequest
 
 
@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
     error = ""
     for state in states_of(args.targets):
         try:
-            changed_by_state[str(state)] = ask(state, {"do": "reload"})["changed"]
+            answer = ask(state, {"do": "reload"})
+            with understood(state):
+                changed_by_state[str(state)] = answer["changed"]
         except BadRequest as refused:
             error = f"{state}: {refused}"
             break

@@ -12,9 +12,9 @@ from evensong.cli.command import (
     Subparsers,
     add_command,
 )
-from evensong.cli.targets import states_of
+from evensong.cli.targets import states_of, understood
 from evensong.cli.text import counts, table
-from evensong.errors import Unreachable
+from evensong.errors import BadRequest, Unreachable
 
 
 def register(subparsers: Subparsers) -> None:
@@ -50,16 +50,22 @@ def run(args: argparse.Namespace) -> int:
     silent: list[str] = []
     for state in states_of(args.targets, is_all=args.all):
         try:
-            answers.append(ask(state, {"do": "status"}))
+            answer = ask(state, {"do": "status"})
+            with understood(state):
+                _details(answer)
+                _table([answer])
+            answers.append(answer)
         except Unreachable as error:
             silent.append(str(error))
+        except BadRequest as error:
+            silent.append(f"{state}: {error}")
     disagreement = _disagreement(answers)
     if args.json:
         told = {"daemons": answers, "unreachable": silent, "disagreement": disagreement}
         print(json.dumps(told))
     elif len(answers) == 1 and not args.all:
         print(_details(answers[0]))
-    else:
+    elif answers:
         print(_table(answers))
         if disagreement:
             print(f"they disagree: {disagreement}")

@@ -1,8 +1,21 @@
 """Which daemons a command is about: each named by its settings or by its state directory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from evensong.errors import Unreachable
+
+# What comes of reading an answer as something that it is not.
+MISREAD: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 STATE_FILES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
 
 
@@ -20,3 +33,12 @@ def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
         else:
             states.append(target)
     return states
+
+
+@contextmanager
+def understood(state: Path) -> Iterator[None]:
+    """Take whoever answers otherwise than a daemon of this release for out of reach."""
+    try:
+        yield
+    except MISREAD:
+        raise Unreachable(f"{state}: what answers there is no daemon of this release") from None

@@ -289,10 +289,13 @@ class Conversation:
             answer = json.loads(_one_line(self._stream))
         except OSError as error:
             raise self._unreachable(error) from None
-        except ValueError:
-            raise Unreachable(f"{self._state}: what answers there is no daemon") from None
-        if not isinstance(answer, dict) or not answer.pop("ok", False):
-            raise BadRequest(str(answer.get("error") if isinstance(answer, dict) else answer))
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
+            raise Unreachable(f"{self._state}: what answers there is no daemon")
+        if not answer.pop("ok"):
+            why = str(answer.get("error", "refused"))
+            raise BadRequest("".join(letter for letter in why if letter.isprintable()))
         return answer
 
     def close(self) -> None:
