@@ -156,6 +156,27 @@ def test_sighup_reloads_and_the_log_tells(tmp_path: Path) -> None:
         cluster.wait_for_ring()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[peers]\n1 = "a\\u0000b:1"', "printable"),
+        ('[peers]\n1 = "a..b:1"', "a host whose name"),
+        (f"keys = {'[' * 100_000}", "nested too deeply"),
+    ],
+)
+def test_settings_that_nobody_could_use_do_not_end_a_daemon(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        ring = cluster.wait_for_ring()
+        kept = cluster.config(1).read_text()
+        cluster.config(1).write_text(f"{kept.partition('[peers]')[0]}\n{text}\n")
+        with pytest.raises(BadRequest, match=told):
+            cluster.ask(1, do="reload")
+        assert cluster.status(1)["ring"] == ring
+
+
 def test_what_cannot_change_is_refused_and_nothing_has_changed(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         cluster.start([1])
