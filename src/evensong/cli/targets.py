@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from evensong.errors import BadSettings
+
 STATE_FILES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
 
 
@@ -10,13 +12,22 @@ def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
     """Return the state directories that are meant; with `is_all` also those below a directory."""
     states: list[Path] = []
     for target in targets:
+        if not target.exists():
+            raise BadSettings(f"{target}: there is no such file or directory")
         if target.is_file():
-            from evensong.daemon.settings import load
-
-            states.append(load(target).state)
+            states.append(_named_in(target))
         elif is_all and target.is_dir():
             found = {one.parent for name in STATE_FILES for one in target.glob(f"*/{name}")}
             states += sorted(found) or [target]
         else:
             states.append(target)
     return states
+
+
+def _named_in(config: Path) -> Path:
+    from evensong.daemon.settings import load
+
+    try:
+        return load(config).state
+    except BadSettings as error:
+        raise BadSettings(f"{error}; a state directory names a running daemon as well") from None
