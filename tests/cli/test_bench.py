@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evensong.bench import ring
+from evensong.bench.floor import RECEIVERS
 from evensong.bench.ring import SEALED, TRACED, WAYS, Turn, Way
 from evensong.cli.command import EXIT_INTERRUPTED
 from evensong.cli.main import main
@@ -28,18 +30,25 @@ def test_a_ring_is_measured_beside_the_floor() -> None:
     assert 0 < turn.trace_bytes < 600  # less than what was delivered
 
 
-def receivers(parent: int) -> int:
-    """Return how many processes it has spawned by `multiprocessing`."""
+def receivers(parent: int) -> list[Path]:
+    """Return where the processes are shown that it has spawned by `multiprocessing`."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
-    return sum(b"spawn_main" in command for command in commands)
+    shown = [Path(f"/proc/{child}") for child in children]
+    return [child for child in shown if b"spawn_main" in (child / "cmdline").read_bytes()]
+
+
+def is_deaf(child: Path) -> bool:
+    """Whether it blocks SIGINT."""
+    (blocked,) = re.findall(r"SigBlk:\s*(\w+)", (child / "status").read_text())
+    return bool(int(blocked, 16) & 1 << signal.SIGINT - 1)
 
 
 def test_an_interrupt_ends_a_measurement_in_one_line() -> None:
     command = [sys.executable, "-m", "evensong.cli.start", "bench", "ring", "--seconds", "600"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as bench:
         try:
-            wait_for("a receiver", lambda: receivers(bench.pid) > 0)
+            wait_for("the receivers", lambda: len(receivers(bench.pid)) == RECEIVERS)
+            assert all(map(is_deaf, receivers(bench.pid)))
             os.killpg(bench.pid, signal.SIGINT)
             assert bench.wait(DEADLINE_S) == EXIT_INTERRUPTED
             assert bench.stderr is not None
