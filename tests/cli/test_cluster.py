@@ -80,6 +80,19 @@ def test_a_cluster_is_watched_for_a_second_to_an_hour(
     assert "is not within 1 to 3600" in capsys.readouterr().err
 
 
+def test_a_variable_that_overrides_nothing_is_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENSONG_NOED", "2")
+    with LocalCluster(tmp_path, 1) as cluster:
+        assert main(["config", "check", str(cluster.config(1))]) == EXIT_OK
+        assert "EVENSONG_NOED overrides nothing" in capsys.readouterr().out
+        assert main(["config", "check", "--json", str(cluster.config(1))]) == EXIT_OK
+        assert json.loads(capsys.readouterr().out)["idle_variables"] == ["EVENSONG_NOED"]
+        cluster.start()
+        wait_for("the log to tell", lambda: "EVENSONG_NOED overrides nothing" in cluster.log(1))
+
+
 def test_a_daemon_that_lacks_something_exits_with_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage
 from evensong.core.unit import UnitId, encode_unit
 from evensong.daemon import spool as writing
@@ -218,6 +219,47 @@ def test_digests_tell_orders_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert second[0]["unordered"] != second[2]["unordered"]
 
 
+def test_a_batch_of_more_senders_than_a_spool_can_name_goes_on_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "ORIGINS_MAX", 3)
+    spool, life = begin(tmp_path), Life(1, 9)
+    life.start(1)
+    senders = (1, 2, 3, 4, 1, 5, 6, 2)
+    batch = [
+        RegularMessage(sender, RING, seq, Service.AGREED, 0, 0, payload(seq, sender, sender + 100))
+        for seq, sender in enumerate(senders, 1)
+    ]
+    for one in (spool, life):
+        install(one)
+        one.deliver(Deliver(RING, batch, 0, after_gap=False), 5)
+        one.end("stop", 9)
+    assert len(list(tmp_path.glob("*.spool"))) == 3
+    assert rows(only_life(tmp_path)) == rows(life)
+
+
+def test_the_numbers_of_a_long_trace_are_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(tmp_path).end("stop", 2)
+    asked: list[Path] = []
+
+    def count(directory: Path) -> int:
+        asked.append(directory)
+        return 1
+
+    monkeypatch.setattr(writing, "next_serial", count)
+    monkeypatch.setattr(writing, "SPOOL_BYTES", 100)
+    spool = begin(tmp_path, incarnation=12)
+    for now in (3, 4, 5):
+        spool.change_state(StateChange("gather", RING, "start", 0), now)
+        spool.flush(now)
+    assert asked == [tmp_path]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[:2] == ["spool-000000.spool", "spool-000001.spool"]
+    assert names[-1] == "spool-000004.open"
+
+
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "trace"
@@ -234,10 +276,6 @@ def test_without_room_tracing_stops_and_goes_on_with_a_gap(
     install(spool)
     deliver(spool, 1, payload(1))
     spool.flush(6)
-
-    def refuse(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as no_room:
         no_room.setattr(os, "write", refuse)
         deliver(spool, 2, payload(2))
@@ -261,3 +299,45 @@ def test_without_room_tracing_stops_and_goes_on_with_a_gap(
     settle([one], "quiesce")
     assert one.life.ended == ""
     assert not judge([one]).is_complete
+
+
+def refuse(*_: object) -> int:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_trace_that_could_not_begin_begins_later(
+    full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as no_room:
+        no_room.setattr(os, "open", refuse)
+        spool = begin(full)
+        install(spool)
+    assert spool.status()["stopped"]
+    assert spool.deadline < NEVER
+    spool.expire(spool.deadline)
+    assert not spool.status()["stopped"]
+    deliver(spool, 1, payload(1))
+    spool.end("stop", 9)
+    (one,) = lives(full)
+    assert (one.gaps, one.life.events) == (1, [])
+    assert judge([one]).verdict == "inconclusive"
+
+
+def test_a_trace_that_stops_over_many_sends_goes_on(
+    full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = begin(full)
+    install(spool)
+    monkeypatch.setattr(writing, "FLUSH_BYTES", 1_000)
+    with monkeypatch.context() as no_room:
+        no_room.setattr(os, "write", refuse)
+        for seq in range(1, 101):  # of one time: one frame, written as soon as it ends
+            spool.send(Sent(RING, seq, Packet(Service.AGREED, payload(seq))), 5)
+        spool.expire(spool.deadline)
+    assert spool.status()["stopped"]
+    assert spool.deadline < NEVER
+    spool.expire(spool.deadline)
+    assert not spool.status()["stopped"]
+    spool.flush(8)
+    (one,) = lives(full)
+    assert one.gaps == 1

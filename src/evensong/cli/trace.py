@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from evensong.cli.command import (
     EXIT_OK,
+    EXIT_UNREACHABLE,
     EXIT_USAGE,
     EXIT_VIOLATION,
     Subparsers,
@@ -50,7 +51,8 @@ def register(subparsers: Subparsers) -> None:
         acts,
         "check",
         run_check,
-        summary="hold traces against extended virtual synchrony; exit with 1 if they break it",
+        summary="hold traces against extended virtual synchrony; "
+        "exit with 1 if they break it, with 3 if they do not suffice to tell",
         example="evensong trace check cluster --json",
     )
     check.add_argument(
@@ -226,37 +228,63 @@ def _line(life: dict[str, object]) -> str:
 
 def run_check(args: argparse.Namespace) -> int:
     """Judge every run."""
-    from evensong.trace.judge import judge
+    from evensong.trace.judge import BROKEN, HOLDS, INCONCLUSIVE, judge
 
     runs = _read(args.paths, "quiesce" if args.quiesced else "")
     judged = {run_id: (lives, judge(lives)) for run_id, lives in sorted(runs.items())}
-    holds = all(judgement.verdicts.holds for _, judgement in judged.values())
+    verdicts = {judgement.verdict for _, judgement in judged.values()}
+    verdict = next((word for word in (BROKEN, INCONCLUSIVE) if word in verdicts), HOLDS)
     if args.json:
-        told = {run_id: _told(lives, judgement) for run_id, (lives, judgement) in judged.items()}
-        print(json.dumps({"holds": holds, "runs": told}))
-        return EXIT_OK if holds else EXIT_VIOLATION
-    for run_id, (lives, judgement) in judged.items():
-        deliveries = sum(len(one.life.deliveries) for one in lives)
-        print(f"run {run_id}: {len(lives)} lives, {deliveries} deliveries")
-        for one in judgement.blank:
+        told = {
+            "holds": verdict == HOLDS,
+            "verdict": verdict,
+            "complete": all(judgement.is_complete for _, judgement in judged.values()),
+            "runs": {run_id: _told(*one) for run_id, one in judged.items()},
+        }
+        print(json.dumps(told))
+    else:
+        for run_id, (lives, judgement) in judged.items():
+            _print_judgement(run_id, lives, judgement)
+    return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(verdict, EXIT_OK)
+
+
+def _print_judgement(run_id: str, lives: "list[TracedLife]", judgement: "Judgement") -> None:
+    deliveries = sum(len(one.life.deliveries) for one in lives)
+    print(f"run {run_id}: {len(lives)} lives, {deliveries} deliveries")
+    blank = [one for one in lives if one in judgement.blank]
+    for one in lives:
+        name = f"node {one.life.node}/{one.life.incarnation}"
+        if one in blank:
             why = f"level {one.level}" if one.has_beginning else "its beginning was deleted"
-            print(f"  node {one.life.node}/{one.life.incarnation} is not judged: {why}")
-        for one in lives:
-            if one.gap is not None:
-                print(f"  node {one.life.node}/{one.life.incarnation} has a gap: judged up to it")
-        print(judgement.verdicts.explain())
-        unknown = judgement.verdicts.n_unknown
-        print(f"{'holds' if judgement.verdicts.holds else 'BROKEN'}; unknown: {unknown} rows")
-    return EXIT_OK if holds else EXIT_VIOLATION
+            print(f"  {name} is not judged: {why if one.gap is None else 'it begins with a gap'}")
+        elif one.gap is not None:
+            print(f"  {name} has a gap: judged up to it")
+        if one.is_late and one.has_beginning:
+            print(f"  {name} is judged, what its node did before it was deleted")
+    for node, incarnation in judgement.absent:
+        print(f"  node {node} lived, about as {node}/{incarnation}: no trace of it here")
+    verdicts = judgement.verdicts
+    print(verdicts.explain())
+    doubts = "; ".join(judgement.doubts)
+    if not verdicts.holds:
+        print(f"BROKEN; unknown: {verdicts.n_unknown} rows")
+    elif doubts:
+        what = "membership" if len(blank) == len(lives) else "what could be judged"
+        print(f"INCONCLUSIVE: {what} holds; {doubts}; unknown: {verdicts.n_unknown} rows")
+    else:
+        print(f"holds; unknown: {verdicts.n_unknown} rows")
 
 
 def _told(lives: "list[TracedLife]", judgement: "Judgement") -> dict[str, object]:
     verdicts = judgement.verdicts
     return {
-        "holds": verdicts.holds,
+        "holds": judgement.verdict == "holds",
+        "verdict": judgement.verdict,
+        "doubts": judgement.doubts,
         "complete": judgement.is_complete,
         "lives": len(lives),
         "not_judged": [[one.life.node, one.life.incarnation] for one in judgement.blank],
+        "absent": [list(key) for key in judgement.absent],
         "left_out": sum(one.left_out for one in lives),
         "unknown": verdicts.n_unknown,
         "properties": {name: plain_verdict(one) for name, one in verdicts.by_property.items()},

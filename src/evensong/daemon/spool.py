@@ -91,6 +91,7 @@ class Spool(Listener):
         self._file = -1
         self._size = 0
         self._path = traced.directory
+        self._serial = -1  # of the next spool
         self._why_stopped = ""
         self._dropped: dict[str, int] = {}
         try:
@@ -138,21 +139,31 @@ class Spool(Listener):
         if self._sends:
             self._end_sends()
         crc32, pack, origins, safe = zlib.crc32, spool.DELIVERY.pack, self._origins, Service.SAFE
-        rows = []
+        rows: list[bytes] = []
         for message in messages:
             payload = message.payload
             size = len(payload)
             key = (payload[:ORIGIN_BYTES] if size >= UNIT.size else b"", message.sender_id)
             origin = origins.get(key)
             if origin is None:
+                if len(origins) >= ORIGINS_MAX:  # rows so far speak of the origins of this file
+                    self._put_deliveries(delivered, rows, now)
+                    rows = []
+                    self._begin_anew()
                 origin = self._add_origin(key, now)
             code = SAFE if message.service is safe else AGREED
             number = payload[ORIGIN_BYTES : UNIT.size]
             rows.append(pack(origin, number, crc32(payload), message.seq - first, size, code))
+        self._put_deliveries(delivered, rows, now)
+
+    def _put_deliveries(self, delivered: Deliver, rows: list[bytes], now: int) -> None:
+        if not rows:
+            return
+        first = delivered.messages[0]
         head = spool.DELIVERIES_HEAD.pack(
             now,
-            *ring_id,
-            first,
+            *first.ring_id,
+            first.seq,
             delivered.safe_line,
             self._conf_nos.get(delivered.conf_id, -1),
             delivered.after_gap,
@@ -259,8 +270,6 @@ class Spool(Listener):
 
     def _add_origin(self, key: tuple[bytes, ProcessorId], now: int) -> int:
         """Number a sender that this spool has not met yet, as the engine attributes it."""
-        if len(self._origins) >= ORIGINS_MAX:
-            self._begin_anew()
         origin = self._origins[key] = len(self._origins)
         identity, sender = key
         _, incarnation = spool.ORIGIN_BODY.unpack(identity) if identity else (0, 0)
@@ -316,10 +325,12 @@ class Spool(Listener):
             self._begin_anew()
 
     def _write(self) -> None:
+        if self._why_stopped:
+            return  # and the deadline is when to try again
         records, self._buffer = self._buffer, []
         self._buffered = 0
         self.deadline = NEVER
-        if not records or self._why_stopped:
+        if not records:
             return
         chunk = b"".join(records)
         try:
@@ -337,7 +348,9 @@ class Spool(Listener):
     def _open(self) -> None:
         """Begin the next spool; raise `OSError` if there is no room for it."""
         traced = self._traced
-        self._path = traced.directory / f"spool-{next_serial(traced.directory):06}{OPEN}"
+        if self._serial < 0:  # looked up once: a long trace has many files
+            self._serial = next_serial(traced.directory)
+        self._path = traced.directory / f"spool-{self._serial:06}{OPEN}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND
         self._origins.clear()
         header = Header(
@@ -361,11 +374,13 @@ class Spool(Listener):
             self._file = -1
             self._path.unlink(missing_ok=True)
             raise
+        self._serial += 1
         self._size = len(chunk)
         self.written += len(chunk)
 
     def _begin_anew(self) -> None:
         self._write()
+        self._origins.clear()
         self._close()
         if not self._why_stopped:
             try:

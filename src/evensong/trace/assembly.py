@@ -41,11 +41,21 @@ class Gap(NamedTuple):
 class TracedLife:
     """A life as far as its trace goes."""
 
-    __slots__ = ("gap", "gaps", "has_beginning", "is_torn", "left_out", "level", "life")
+    __slots__ = (
+        "gap",
+        "gaps",
+        "has_beginning",
+        "is_late",
+        "is_torn",
+        "left_out",
+        "level",
+        "life",
+    )
 
     def __init__(self, life: Life, *, has_beginning: bool) -> None:
         self.life: Final = life
         self.has_beginning: Final = has_beginning
+        self.is_late = False  # what its node wrote before it was deleted
         self.level = LEVELS[-1]
         self.gap: Gap | None = None
         self.gaps = 0
@@ -138,6 +148,8 @@ class Assembly:
     def finish(self, folder: Path) -> list[TracedLife]:
         """Return the lives in order, cut to what is whole."""
         lives = [self.lives[incarnation] for incarnation in sorted(self.lives)]
+        if lives:
+            lives[0].is_late = self._may_start_late
         for one in lives:
             if one.gap is not None:
                 _cut(one.life, one.gap)

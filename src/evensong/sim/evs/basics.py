@@ -136,7 +136,12 @@ def stays_together(reading: Reading) -> Finding:
         for node in conf.members:
             found.checked += 1
             other = reading.by_node[node][-1] if node in reading.by_node else None
-            if not one.life.ended or (other is not None and not other.life.ended):
+            is_open = not one.life.ended or (other is not None and not other.life.ended)
+            if is_open or (
+                other is not None
+                and not other.spans  # so it may have come before the lost recording
+                and reading.may_have_installed(node, conf.conf_id)
+            ):
                 found.unknown += 1
             elif other is None:
                 found.blame(
