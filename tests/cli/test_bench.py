@@ -1,10 +1,19 @@
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from evensong.bench import ring
+from evensong.bench.floor import RECEIVERS
 from evensong.bench.ring import SEALED, TRACED, WAYS, Turn, Way
+from evensong.cli.command import EXIT_INTERRUPTED
 from evensong.cli.main import main
+from tests.daemon.local import DEADLINE_S, wait_for
 
 ADVANCED: list[int] = []
 
@@ -19,6 +28,33 @@ def test_a_ring_is_measured_beside_the_floor() -> None:
     assert turn.packets_per_s > 0
     assert turn.cpu_us > 0
     assert 0 < turn.trace_bytes < 600  # less than what was delivered
+
+
+def receivers(parent: int) -> list[Path]:
+    """Return where the processes are shown that it has spawned by `multiprocessing`."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    shown = [Path(f"/proc/{child}") for child in children]
+    return [child for child in shown if b"spawn_main" in (child / "cmdline").read_bytes()]
+
+
+def is_deaf(child: Path) -> bool:
+    """Whether it blocks SIGINT."""
+    (blocked,) = re.findall(r"SigBlk:\s*(\w+)", (child / "status").read_text())
+    return bool(int(blocked, 16) & 1 << signal.SIGINT - 1)
+
+
+def test_an_interrupt_ends_a_measurement_in_one_line() -> None:
+    command = [sys.executable, "-m", "evensong.cli.start", "bench", "ring", "--seconds", "600"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as bench:
+        try:
+            wait_for("the receivers", lambda: len(receivers(bench.pid)) == RECEIVERS)
+            assert all(map(is_deaf, receivers(bench.pid)))
+            os.killpg(bench.pid, signal.SIGINT)
+            assert bench.wait(DEADLINE_S) == EXIT_INTERRUPTED
+            assert bench.stderr is not None
+            assert bench.stderr.read() == b"evensong: interrupted\n"
+        finally:
+            bench.kill()
 
 
 @pytest.mark.parametrize("way", WAYS)

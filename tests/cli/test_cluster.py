@@ -26,7 +26,7 @@ def test_a_good_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     cluster = LocalCluster(tmp_path, 3)
     assert main(["config", "check", str(cluster.config(2))]) == EXIT_OK
     told = capsys.readouterr().out
-    assert "node 2 (n2) of 3 in cluster test, 1 key(s)" in told
+    assert "node 2 (n2) of 3 in cluster test, 1 key\n" in told
     assert "a crash is noticed after 500 ms" in told
     assert 'timeouts.token_retransmit = "60ms"' in told
     assert main(["config", "check", "--json", str(cluster.config(2))]) == EXIT_OK
@@ -46,9 +46,38 @@ def test_what_is_wrong_with_a_config_is_told_at_once(
     problems = json.loads(capsys.readouterr().out)["problems"]
     assert [problem.partition(":")[0] for problem in problems] == ["keys", "state"]
     cluster.config(1).write_text("colour = 1")
-    assert main(["config", "check", str(cluster.config(1))]) == EXIT_VIOLATION
+    assert main(["config", "check", str(cluster.config(1))]) == EXIT_USAGE
     assert "cluster: is missing" in capsys.readouterr().out
-    assert main(["config", "check", str(tmp_path / "nowhere.toml")]) == EXIT_USAGE
+    assert main(["config", "check", "--json", str(tmp_path / "nowhere.toml")]) == EXIT_USAGE
+    told = json.loads(capsys.readouterr().out)
+    assert not told["ok"]
+    assert told["problems"][0].endswith("nowhere.toml: No such file or directory")
+    assert main(["config", "check", str(cluster.config(2)), "--seconds", "2"]) == EXIT_USAGE
+    assert "only tune takes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "reload"])
+def test_a_target_that_is_missing_or_broken_is_bad_input(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path / "nope")]) == EXIT_USAGE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"evensong: {tmp_path}/nope: there is no such file or directory\n"
+    broken = tmp_path / "n1.toml"
+    broken.write_text("cluster = ")
+    assert main([command, str(broken)]) == EXIT_USAGE
+    assert "; a state directory names a running daemon as well" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "3601", "-1", "soon"])
+def test_a_cluster_is_watched_for_a_second_to_an_hour(
+    seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["config", "tune", "n1.toml", "--seconds", seconds])
+    assert stopped.value.code == EXIT_USAGE
+    assert "is not within 1 to 3600" in capsys.readouterr().err
 
 
 def test_a_variable_that_overrides_nothing_is_pointed_out(
@@ -76,7 +105,9 @@ def test_a_daemon_that_lacks_something_exits_with_3(
 
 def test_status_of_nobody_exits_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(tmp_path)]) == EXIT_UNREACHABLE
-    assert "no daemon runs there" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "no daemon runs there" in printed.err
+    assert printed.out == ""
 
 
 def test_status_shows_daemons_side_by_side_and_where_they_disagree(
@@ -106,13 +137,35 @@ def test_status_shows_daemons_side_by_side_and_where_they_disagree(
         assert "n2 in ring" in told
 
 
+def test_clusters_are_compared_each_with_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.mkdir()
+    with LocalCluster(a, 2) as first, LocalCluster(b, 1) as second:
+        for cluster in (first, second):
+            cluster.start()
+            cluster.wait_for_ring()
+        assert main(["status", "--all", str(a), str(b)]) == EXIT_OK
+        head, *rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+        assert head == ["cluster", "name"]
+        assert rows == [[str(a), "n1"], [str(a), "n2"], [str(b), "n1"]]
+        for node in first.nodes:
+            first.ask(node, do="ignore", peers=[3 - node])
+        first.wait_for_ring([1])
+        first.wait_for_ring([2])
+        assert main(["status", "--all", str(a), str(b)]) == EXIT_VIOLATION
+        assert f"they disagree: {a}: n1 in ring" in capsys.readouterr().out
+
+
 def test_tune_tells_settings_that_a_daemon_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LocalCluster(tmp_path, 2) as cluster:
         cluster.start()
         cluster.wait_for_ring()
-        tune = ["config", "tune", str(cluster.config(1)), str(cluster.state(2)), "--seconds", "0"]
+        tune = ["config", "tune", str(cluster.config(1)), str(cluster.state(2)), "--seconds", "1"]
         assert main(tune) == EXIT_VIOLATION
         assert "idle" in capsys.readouterr().err
         cluster.ask(1, do="flood", size=100, service="agreed", seconds=60)

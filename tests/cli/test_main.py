@@ -158,6 +158,27 @@ def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
     assert complaint == b""
 
 
+INTERRUPTED_EARLY = """
+import sys
+from evensong.cli.start import start
+
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "evensong.cli.sim":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+sys.exit(start())
+"""
+
+
+def test_an_interrupt_while_modules_load_is_one_line_and_130() -> None:
+    script = [sys.executable, "-c", INTERRUPTED_EARLY]
+    finished = subprocess.run(script, capture_output=True, check=False, text=True)
+    assert finished.stderr == "evensong: interrupted\n"
+    assert finished.returncode == EXIT_INTERRUPTED
+
+
 def test_the_module_runs_as_a_script() -> None:
     script = [sys.executable, "-m", "evensong.cli.main", "--version"]
     finished = subprocess.run(script, capture_output=True, check=True, text=True)

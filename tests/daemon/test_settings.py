@@ -5,7 +5,15 @@ import pytest
 
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.parameters import PROFILES
-from evensong.daemon.settings import Address, Multicast, Settings, duration_us, load, parse
+from evensong.daemon.settings import (
+    Address,
+    Multicast,
+    Settings,
+    duration_us,
+    effective,
+    load,
+    parse,
+)
 from evensong.errors import BadSettings
 
 GOOD: Mapping[str, object] = {
@@ -106,7 +114,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"node": 0}, "node: takes a number from 1 to 4294967295; got 0"),
         ({"node": True}, "node: takes a number"),
         ({"node": "one"}, "node: takes a number"),
-        ({"node": 9}, "listen: is missing"),
+        ({"node": 9}, "node 9 is not in peers (1, 2, 3); add it there, or give listen"),
         ({"listen": "here"}, 'listen: takes "host:port"'),
         ({"listen": "here:0"}, 'listen: takes "host:port"'),
         ({"listen": 5405}, "listen: takes a text"),
@@ -131,7 +139,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"keys": 7}, "keys: takes a list of texts"),
         ({"keys": [7]}, "keys: takes a text"),
         ({"keys": None}, "keys: name a key file"),
-        ({"insecure": True}, "keys: name a key file"),
+        ({"insecure": True}, "keys: are there beside `insecure = true`; not both, drop one"),
         ({"insecure": "yes"}, "insecure: takes true or false"),
         ({"profile": "slow"}, "profile: takes one of fast, lan, wan, auto; got 'slow'"),
         ({"advertise": "nat"}, 'advertise: takes "host:port"'),
@@ -210,6 +218,13 @@ def test_an_insecure_cluster_must_be_asked_for() -> None:
 @pytest.mark.parametrize(("text", "us"), [("500us", 500), ("300ms", 300_000), ("2s", 2_000_000)])
 def test_durations_have_units(text: str, us: int) -> None:
     assert duration_us(text) == us
+
+
+@pytest.mark.parametrize("text", ["10GiB", "1500MiB", "1TiB"])
+def test_a_size_is_shown_as_it_is_written(text: str) -> None:
+    shown = effective(parsed(trace_keep=text, realtime=True))
+    assert shown["trace_keep"] == text
+    assert shown["realtime"] is True
 
 
 def test_a_message_names_the_file(tmp_path: Path) -> None:

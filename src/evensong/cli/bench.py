@@ -5,12 +5,10 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from evensong.cli.command import EXIT_OK, Subparsers, add_command
+from evensong.cli.command import EXIT_OK, Subparsers, add_command, number
 from evensong.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from evensong.bench.ring import Turn, Way
 
 SIZE_LEAST, SIZE_MOST = 200, 1_452
@@ -26,31 +24,22 @@ def register(subparsers: Subparsers) -> None:
         example="evensong bench ring --nodes 3 --json",
     )
     parser.add_argument("what", choices=["ring"], help="ring: packets ordered a second")
-    parser.add_argument("--nodes", type=_number(2, 32), default=3, metavar="N", help="daemons")
+    parser.add_argument("--nodes", type=number(2, 32), default=3, metavar="N", help="daemons")
     parser.add_argument(
         "--size",
-        type=_number(SIZE_LEAST, SIZE_MOST),
+        type=number(SIZE_LEAST, SIZE_MOST),
         default=1_400,
         metavar="BYTES",
         help="of a datagram (default: 1400)",
     )
     parser.add_argument(
-        "--seconds", type=_number(1, 600), default=3, metavar="S", help="each turn lasts (3)"
+        "--seconds", type=number(1, 600), default=3, metavar="S", help="each turn lasts (3)"
     )
     parser.add_argument(
-        "--turns", type=_number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
+        "--turns", type=number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
     )
     parser.add_argument("--trace", action="store_true", help="also with traces, and what they cost")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-
-
-def _number(least: int, most: int) -> "Callable[[str], int]":
-    def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not within {least} to {most}")
-        return int(text)
-
-    return read
 
 
 def run(args: argparse.Namespace) -> int:

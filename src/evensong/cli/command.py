@@ -30,6 +30,17 @@ class Command(Protocol):
         ...
 
 
+def number(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads an argument that is a number within limits."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not within {least} to {most}")
+        return int(text)
+
+    return read
+
+
 def add_command(
     subparsers: Subparsers,
     name: str,

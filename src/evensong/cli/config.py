@@ -4,14 +4,23 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
+from evensong.cli.command import (
+    EXIT_OK,
+    EXIT_USAGE,
+    EXIT_VIOLATION,
+    Subparsers,
+    add_command,
+    number,
+)
 from evensong.cli.tune import tune
 from evensong.errors import BadSettings, CannotStart
 
 if TYPE_CHECKING:
     from evensong.daemon.settings import Settings
+
+WATCH_S: Final = 20
 
 
 def register(subparsers: Subparsers) -> None:
@@ -33,7 +42,10 @@ def register(subparsers: Subparsers) -> None:
         "configs", type=Path, nargs="+", metavar="CONFIG", help="a TOML file; for tune, several"
     )
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="tune: how long to watch (default: 20)"
+        "--seconds",
+        type=number(1, 3_600),
+        metavar="S",
+        help=f"tune: how long to watch (default: {WATCH_S})",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
@@ -41,18 +53,18 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check one file, or measure with several daemons."""
     if args.act == "tune":
-        return tune(args.configs, args.seconds, as_json=args.json)
+        return tune(args.configs, args.seconds or WATCH_S, as_json=args.json)
+    if args.seconds is not None:
+        raise BadSettings("--seconds: only tune takes it")
     if len(args.configs) != 1:
         raise BadSettings("check takes one file")
     return _check(args.configs[0], as_json=args.json)
 
 
 def _check(path: Path, *, as_json: bool) -> int:
-    """Check a file and what it names; 1 if a daemon could not start with it."""
+    """Check a file and what it names; 2 if it is no good, 1 if a daemon lacks what it names."""
     from evensong.daemon import settings
 
-    if not path.exists():
-        raise BadSettings(f"{path}: No such file or directory")
     found: list[str] = []
     checked: Settings | None = None
     try:
@@ -71,6 +83,8 @@ def _check(path: Path, *, as_json: bool) -> int:
         print("\n".join(found))
     elif checked is not None:
         print(_told(path, checked))
+    if checked is None:
+        return EXIT_USAGE
     return EXIT_VIOLATION if found else EXIT_OK
 
 
@@ -99,7 +113,8 @@ def _told(path: Path, checked: "Settings") -> str:
     from evensong.daemon.settings import effective
 
     parameters = checked.parameters
-    seal = f"{len(checked.keys)} key(s)" if checked.keys else "INSECURE"
+    keys = len(checked.keys)
+    seal = f"{keys} key{'s' if keys > 1 else ''}" if keys else "INSECURE"
     lines = [
         f"{path}: good",
         f"  node {checked.node} ({checked.name}) of {checked.processors()} "

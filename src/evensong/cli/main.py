@@ -40,7 +40,7 @@ def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
         description="Group communication with extended virtual synchrony.",
         epilog=(
             "exit codes: 0 ok, 1 the thing checked does not hold, 2 bad usage or input,\n"
-            "            3 could not reach what it needs\n\n"
+            "            3 could not reach what it needs, 130 interrupted\n\n"
             "`evensong COMMAND --help` ends in an example of each command."
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -46,27 +46,31 @@ def run(args: argparse.Namespace) -> int:
     """Ask each daemon and print the answers."""
     from evensong.daemon.control import Answer, ask
 
-    answers: list[Answer] = []
+    by_cluster: dict[str, list[Answer]] = {}
     silent: list[str] = []
-    for state in states_of(args.targets, is_all=args.all):
-        try:
-            answer = ask(state, {"do": "status"})
-            with understood(state):
-                _details(answer)
-                _table([answer])
-            answers.append(answer)
-        except Unreachable as error:
-            silent.append(str(error))
-        except BadRequest as error:
-            silent.append(f"{state}: {error}")
-    disagreement = _disagreement(answers)
+    for target in args.targets:
+        for state in states_of([target], is_all=args.all):
+            try:
+                answer = ask(state, {"do": "status"})
+                # Clusters of `evensong up` share a name, but not a directory.
+                with understood(state):
+                    cluster = str(target if state.parent == target else answer["cluster"])
+                    _details(answer)
+                    _table({cluster: [answer]})
+                by_cluster.setdefault(cluster, []).append(answer)
+            except Unreachable as error:
+                silent.append(str(error))
+            except BadRequest as error:
+                silent.append(f"{state}: {error}")
+    answers = [answer for group in by_cluster.values() for answer in group]
+    disagreement = _disagreements(by_cluster)
     if args.json:
         told = {"daemons": answers, "unreachable": silent, "disagreement": disagreement}
         print(json.dumps(told))
     elif len(answers) == 1 and not args.all:
         print(_details(answers[0]))
     elif answers:
-        print(_table(answers))
+        print(_table(by_cluster))
         if disagreement:
             print(f"they disagree: {disagreement}")
     if not args.json:
@@ -75,6 +79,14 @@ def run(args: argparse.Namespace) -> int:
     if silent:
         return EXIT_UNREACHABLE
     return EXIT_VIOLATION if args.all and disagreement else EXIT_OK
+
+
+def _disagreements(by_cluster: dict[str, list[dict[str, object]]]) -> str:
+    """Say how rings differ within a cluster; empty if they do not."""
+    told = {cluster: _disagreement(answers) for cluster, answers in by_cluster.items()}
+    if len(told) == 1:
+        return "".join(told.values())
+    return "; ".join(f"{cluster}: {how}" for cluster, how in told.items() if how)
 
 
 def _disagreement(answers: list[dict[str, object]]) -> str:
@@ -94,7 +106,18 @@ def _members(answer: dict[str, object]) -> str:
     return " ".join(map(str, members))
 
 
-def _table(answers: list[dict[str, object]]) -> str:
+def _table(by_cluster: dict[str, list[dict[str, object]]]) -> str:
+    """Show daemons side by side, with their cluster if there are several."""
+    rows: list[list[str]] = []
+    for cluster, answers in by_cluster.items():
+        head, *below = _rows(answers)
+        rows += ([["cluster", *head]] if not rows else []) + [[cluster, *row] for row in below]
+    if len(by_cluster) == 1:
+        rows = [row[1:] for row in rows]
+    return "\n".join(table(rows))
+
+
+def _rows(answers: list[dict[str, object]]) -> list[list[str]]:
     head = ["name", "state", "ring", "members", "for", "because", "sent", "delivered"]
     rows = [[*head, "lateness", "refused"]]
     for one in answers:
@@ -111,7 +134,7 @@ def _table(answers: list[dict[str, object]]) -> str:
                 counts(one["refused"]),
             ]
         )
-    return "\n".join(table(rows))
+    return rows
 
 
 def _rings(one: dict[str, object]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from evensong.errors import Unreachable
+from evensong.errors import BadSettings, Unreachable
 
 # What comes of reading an answer as something that it is not.
 MISREAD: Final = (
@@ -23,10 +23,10 @@ def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
     """Return the state directories that are meant; with `is_all` also those below a directory."""
     states: list[Path] = []
     for target in targets:
+        if not target.exists():
+            raise BadSettings(f"{target}: there is no such file or directory")
         if target.is_file():
-            from evensong.daemon.settings import load
-
-            states.append(load(target).state)
+            states.append(_named_in(target))
         elif is_all and target.is_dir():
             found = {one.parent for name in STATE_FILES for one in target.glob(f"*/{name}")}
             states += sorted(found) or [target]
@@ -42,3 +42,12 @@ def understood(state: Path) -> Iterator[None]:
         yield
     except MISREAD:
         raise Unreachable(f"{state}: what answers there is no daemon of this release") from None
+
+
+def _named_in(config: Path) -> Path:
+    from evensong.daemon.settings import load
+
+    try:
+        return load(config).state
+    except BadSettings as error:
+        raise BadSettings(f"{error}; a state directory names a running daemon as well") from None

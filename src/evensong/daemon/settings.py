@@ -114,7 +114,10 @@ def parse(
     cluster = reader.take("cluster", _cluster)
     node = reader.take("node", _node)
     peers = reader.take("peers", _peers)
-    listen = reader.take("listen", _address, peers.get(node))
+    listen = reader.take("listen", _address, peers.get(node, _NOWHERE))
+    if listen == _NOWHERE:
+        known = ", ".join(map(str, sorted(peers)))
+        raise BadSettings(f"node {node} is not in peers ({known}); add it there, or give listen")
     advertise = reader.take("advertise", _address, peers.get(node, listen))
     multicast = _multicast(reader)
     gso = reader.take("gso", _gso, "auto")
@@ -130,7 +133,9 @@ def parse(
     trace_dir = reader.take("trace_dir", _text, "")
     trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
     reader.refuse_the_rest()
-    if is_insecure == bool(keys):
+    if is_insecure and keys:
+        raise BadSettings("keys: are there beside `insecure = true`; not both, drop one")
+    if not is_insecure and not keys:
         raise BadSettings(
             "keys: name a key file (`evensong keys new` makes one), or ask for `insecure = true`"
         )
@@ -181,7 +186,8 @@ def effective(settings: Settings) -> dict[str, object]:
         "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
         "trace": settings.trace,
         "trace_dir": str(settings.trace_dir),
-        "trace_keep": f"{settings.trace_keep // SIZES['MiB']}MiB",
+        "trace_keep": written_size(settings.trace_keep),
+        "realtime": settings.realtime,
         "testing": settings.testing,
     }
     if multicast:
@@ -194,6 +200,12 @@ def effective(settings: Settings) -> dict[str, object]:
 def written(duration: int) -> str:
     """Write a duration of microseconds as `duration_us` reads it."""
     return f"{duration // 1_000}ms" if duration % 1_000 == 0 else f"{duration}us"
+
+
+def written_size(size: int) -> str:
+    """Write a size as `size_bytes` reads it, in the largest unit that tells all of it."""
+    unit = next(unit for unit in reversed(SIZES) if size % SIZES[unit] == 0)
+    return f"{size // SIZES[unit]}{unit}"
 
 
 def check_parameters(parameters: Parameters, processors: int) -> None:

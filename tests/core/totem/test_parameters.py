@@ -49,6 +49,17 @@ def test_a_rule_refuses_just_beyond_its_limit(
         GOOD._replace(**change).check(3)
 
 
+def test_a_refusal_names_the_values_that_the_rule_speaks_about() -> None:
+    with pytest.raises(BadParameters) as refused:
+        GOOD._replace(token_loss=1_000, token_retransmit=2_500).check(3)
+    assert str(refused.value).endswith(
+        "token_loss >= 4 * token_retransmit; here token_retransmit = 2500 us, token_loss = 1 ms"
+    )
+    with pytest.raises(BadParameters) as refused:
+        GOOD._replace(join=0).check(3)
+    assert str(refused.value).endswith("every parameter is positive; here join = 0 ms")
+
+
 def test_a_large_ring_needs_more_time_for_its_token() -> None:
     GOOD.check(45)
     with pytest.raises(BadParameters, match="visit_time_max"):

@@ -14,6 +14,18 @@ from evensong.errors import BadParameters
 MS = 1_000
 PARAMETER_MAX: Final = 2**40  # as microseconds twelve days; whatever is added to it stays encodable
 
+TIMES: Final = (
+    "token_retransmit",
+    "token_loss",
+    "join",
+    "consensus",
+    "beacon",
+    "hold",
+    "fail_to_rcv_time",
+    "visit_time_max",
+    "packet_time",
+)
+
 
 def datagram_least(processors: int) -> int:
     """Return the smallest `datagram_max` at which a commit token of so many fits into its parts."""
@@ -99,7 +111,25 @@ class Parameters(NamedTuple):
         ]
         for holds, rule in rules:
             if not holds:
-                raise BadParameters(f"for {processors} processors the rule is: {rule}; got {self}")
+                raise BadParameters(
+                    f"for {processors} processors the rule is: {rule}{self._concerned(rule)}"
+                )
+
+    def _concerned(self, rule: str) -> str:
+        """Say what the values are that a rule speaks about, or that no rule allows."""
+        words = rule.replace("(", " ").replace(")", " ").replace(",", " ").split()
+        values = self._asdict()
+        names = [name for name in values if name in words] or [
+            name for name, value in values.items() if not 0 < value <= PARAMETER_MAX
+        ]
+        told = [f"{name} = {_written(values[name], is_time=name in TIMES)}" for name in names]
+        return f"; here {', '.join(told)}" if told else ""
+
+
+def _written(value: int, *, is_time: bool) -> str:
+    if not is_time:
+        return str(value)
+    return f"{value} us" if value % MS else f"{value // MS} ms"
 
 
 # What fast machines on a fast network keep in flight; it fits a receive buffer of 1 MB. The token
