@@ -307,13 +307,24 @@ def plain_verdict(verdict: "Verdict") -> dict[str, object]:
 
 def run_merge(args: argparse.Namespace) -> int:
     """Write everything as one run."""
+    from evensong.trace.directory import steadily
+
+    places = _places(args.paths)
+    for place in places:
+        _is_running(place)
+    run_dir, nodes = steadily(args.output, lambda: _merge(args, places))
+    told = {"run": str(run_dir), "nodes": nodes}
+    print(json.dumps(told) if args.json else f"{run_dir}: {len(nodes)} nodes")
+    return EXIT_OK
+
+
+def _merge(args: argparse.Namespace, places: "list[Place]") -> tuple[Path, list[int]]:
     from evensong.sim.whole import whole
     from evensong.trace.convert import merge_into
     from evensong.trace.directory import sources_in
 
     found = []
-    for place in _places(args.paths):
-        _is_running(place)
+    for place in places:
         sources = sources_in(place.directory)
         found += [(whose, sources) for whose in sorted(sources)]
     names = {whose[0] for whose, _ in found}
@@ -332,9 +343,7 @@ def run_merge(args: argparse.Namespace) -> int:
             folder = partial / f"node={whose[1]}"
             folder.mkdir(parents=True)
             merge_into(folder, whose, sources)
-    told = {"run": str(run_dir), "nodes": sorted(nodes)}
-    print(json.dumps(told) if args.json else f"{run_dir}: {len(nodes)} nodes")
-    return EXIT_OK
+    return run_dir, sorted(nodes)
 
 
 def run_export(args: argparse.Namespace) -> int:
