@@ -17,6 +17,7 @@ from evensong.trace import convert as converting
 from evensong.trace import directory as reading
 from evensong.trace.assembly import Assembly
 from evensong.trace.convert import convert, convert_spool
+from evensong.trace.directory import Moved, part_path
 from evensong.trace.parquet import add_part, read_run, read_trace
 from evensong.trace.spool import CLOSED, spools_in
 from evensong.trace.trim import trim
@@ -210,6 +211,35 @@ def test_a_part_whose_events_are_deleted_is_gone(traced: tuple[Path, list[object
     (folder / "events-0000.parquet").unlink()  # the first that goes
     for found in (lives(directory), read_run(folder.parent)):
         assert [one.has_beginning for one in found] == [False]
+    with pytest.raises(Moved):
+        part_path(folder, "events", 0)  # the others of its number still are there
+    (folder / "sends-0001.parquet").unlink()
+    with pytest.raises(BadTrace, match="has no sends-0001"):
+        part_path(folder, "sends", 1)
+
+
+def test_of_a_part_the_events_are_deleted_first(
+    traced: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, _ = traced
+    convert(directory)
+    deleted: list[str] = []
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: deleted.append(path.name))
+    trim(directory, 0)
+    assert len(deleted) > 9
+    assert {name.partition("-")[0] for name in deleted[::3]} == {"events"}
+
+
+def test_of_a_life_whose_events_are_deleted_nothing_is_left(tmp_path: Path) -> None:
+    for incarnation in (9, 12):
+        spool = begin(tmp_path, incarnation=incarnation)
+        play(spool)
+        spool.end("stop", 9)
+    convert(tmp_path)
+    folder = tmp_path / "run_id=test" / "node=1"
+    (folder / "events-0000.parquet").unlink()
+    for found in (lives(tmp_path), read_run(folder.parent)):
+        assert [(one.life.incarnation, one.is_late) for one in found] == [(12, True)]
 
 
 @pytest.mark.parametrize("table", ["events", "sends"])
@@ -275,6 +305,9 @@ def test_the_oldest_files_go_and_a_life_without_beginning_is_known_as_such(
     assert second.has_beginning
     (directory / "spool-notes.txt").write_text("mine")
     (directory / "spool-old.spool").write_text("mine too")
+    folder = directory / "run_id=test" / "node=1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events-copy.parquet").write_text("mine as well")
     trim(directory, 0)
     left = sorted(path.name for path in directory.rglob("*") if path.is_file())
-    assert left == ["spool-notes.txt", "spool-old.spool"]
+    assert left == ["events-copy.parquet", "spool-notes.txt", "spool-old.spool"]
