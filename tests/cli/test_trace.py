@@ -122,7 +122,13 @@ def two_traces(root: Path, level: str) -> None:
         ("events", False, 1, "broken", "BROKEN; "),
         ("views", False, 3, "inconclusive", "membership holds; messages were not traced"),
         ("digests", False, 3, "inconclusive", "messages were not traced (level digests)"),
-        ("events", True, 3, "inconclusive", "2 lives are without their beginning"),
+        (
+            "events",
+            True,
+            3,
+            "inconclusive",
+            "nothing could be judged; 2 lives are without their beginning",
+        ),
     ],
 )
 def test_only_what_was_judged_holds(

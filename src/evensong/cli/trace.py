@@ -269,8 +269,10 @@ def _print_judgement(run_id: str, lives: "list[TracedLife]", judgement: "Judgeme
     if not verdicts.holds:
         print(f"BROKEN; unknown: {verdicts.n_unknown} rows")
     elif doubts:
-        what = "membership" if len(blank) == len(lives) else "what could be judged"
-        print(f"INCONCLUSIVE: {what} holds; {doubts}; unknown: {verdicts.n_unknown} rows")
+        what = "membership holds" if len(blank) == len(lives) else "what could be judged holds"
+        if not any(one.n_checked for one in verdicts.by_property.values()):
+            what = "nothing could be judged"
+        print(f"INCONCLUSIVE: {what}; {doubts}; unknown: {verdicts.n_unknown} rows")
     else:
         print(f"holds; unknown: {verdicts.n_unknown} rows")
 

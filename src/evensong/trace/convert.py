@@ -1,4 +1,4 @@
-"""The helper beside a daemon: `python -m evensong.trace.convert DIR [KEEP_BYTES]`.
+"""The helper beside a daemon: `python -m evensong.trace.convert DIR KEEP_BYTES`.
 
 It deletes the oldest files beyond so many bytes and turns closed spools into Parquet, if pyarrow is
 there. It works alone: the helper of a daemon that was killed is waited for.
