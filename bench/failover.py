@@ -12,10 +12,8 @@ Needs root, corosync with its headers, gcc and iproute2; exits with 3 if somethi
 with 1 if a bar is missed.
 """
 
-import argparse
 import json
 import random
-import signal
 import statistics
 import sys
 import tempfile
@@ -25,9 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.peers.client import compile_client
-from bench.peers.corosync import LOWEST, PROGRAMS, Corosync
+from bench.peers.command import parser_of, run
+from bench.peers.corosync import LOWEST, Corosync
 from bench.peers.figures import Noise, Spread, wake_lateness_us
-from bench.peers.network import CannotMeasure, Network, require
+from bench.peers.network import CannotMeasure, Network
 from bench.peers.ours import Break, Evensong
 from bench.peers.waiting import now_us, wait_for
 from evensong.core.totem.parameters import PROFILES
@@ -261,36 +260,17 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Measure fail-over beside corosync.",
-        epilog="example: python -m bench.failover --kills 20 --json",
+    parser = parser_of(
+        "Measure fail-over beside corosync.", "python -m bench.failover --kills 20 --json"
     )
     parser.add_argument("--kills", type=int, default=20, help="of each system (default: 20)")
     parser.add_argument("--flood", type=float, default=60, help="seconds before (default: 60)")
-    parser.add_argument(
-        "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
-    )
-    parser.add_argument(
-        "--realtime", action="store_true", help="every daemon is real-time, on a busy machine"
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        require(PROGRAMS)
-        told = measure(args.kills, args.flood, args.transport, is_realtime=args.realtime)
-    except CannotMeasure as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        return 130
-    print(told.as_json() if args.json else told.table())
-    return 0 if all(told.bars().values()) else 1
+    return run(
+        lambda: measure(args.kills, args.flood, args.transport, is_realtime=args.realtime),
+        as_json=args.json,
+    )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ Needs root, corosync with its headers, gcc and iproute2; exits with 3 if somethi
 with 1 if a bar is missed.
 """
 
-import argparse
 import json
-import signal
 import statistics
 import sys
 import tempfile
@@ -22,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.peers.client import compile_client
-from bench.peers.corosync import PROGRAMS, Corosync
+from bench.peers.command import parser_of, run
+from bench.peers.corosync import Corosync
 from bench.peers.figures import Noise, Spread, cpu_s, wake_lateness_us
-from bench.peers.network import CannotMeasure, Network, require
+from bench.peers.network import Network
 from bench.peers.ours import Evensong
 
 if TYPE_CHECKING:
@@ -155,36 +154,17 @@ def measure(turns: int, seconds: float, transport: str, *, is_realtime: bool) ->
         )
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Measure an idle ring beside corosync.",
-        epilog="example: python -m bench.idle --turns 3 --json",
+    parser = parser_of(
+        "Measure an idle ring beside corosync.", "python -m bench.idle --turns 3 --json"
     )
     parser.add_argument("--turns", type=int, default=3, help="of each system (default: 3)")
     parser.add_argument("--seconds", type=float, default=10, help="of each step (default: 10)")
-    parser.add_argument(
-        "--transport", choices=["udpu", "knet"], default="udpu", help="corosync's (default: udpu)"
-    )
-    parser.add_argument(
-        "--realtime", action="store_true", help="every daemon is real-time, on a busy machine"
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        require(PROGRAMS)
-        told = measure(args.turns, args.seconds, args.transport, is_realtime=args.realtime)
-    except CannotMeasure as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        return 130
-    print(told.as_json() if args.json else told.table())
-    return 0 if all(told.bars().values()) else 1
+    return run(
+        lambda: measure(args.turns, args.seconds, args.transport, is_realtime=args.realtime),
+        as_json=args.json,
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
-"""The commands around daemons: keys, config, daemon, status, up."""
+"""The commands around daemons: keys, config, daemon, status, reload."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -15,15 +11,7 @@ from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_VIO
 from evensong.cli.main import main
 from evensong.daemon.settings import parse
 from evensong.daemon.tuning import SCALED
-from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+from tests.daemon.local import LocalCluster, wait_for
 
 
 def test_a_key_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +49,19 @@ def test_what_is_wrong_with_a_config_is_told_at_once(
     assert main(["config", "check", str(cluster.config(1))]) == EXIT_VIOLATION
     assert "cluster: is missing" in capsys.readouterr().out
     assert main(["config", "check", str(tmp_path / "nowhere.toml")]) == EXIT_USAGE
+
+
+def test_a_variable_that_overrides_nothing_is_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENSONG_NOED", "2")
+    with LocalCluster(tmp_path, 1) as cluster:
+        assert main(["config", "check", str(cluster.config(1))]) == EXIT_OK
+        assert "EVENSONG_NOED overrides nothing" in capsys.readouterr().out
+        assert main(["config", "check", "--json", str(cluster.config(1))]) == EXIT_OK
+        assert json.loads(capsys.readouterr().out)["idle_variables"] == ["EVENSONG_NOED"]
+        cluster.start()
+        wait_for("the log to tell", lambda: "EVENSONG_NOED overrides nothing" in cluster.log(1))
 
 
 def test_a_daemon_that_lacks_something_exits_with_3(
@@ -151,22 +152,3 @@ def test_reload_tells_what_changed_and_what_is_refused(
         cluster.configure(1, cluster="other")
         assert main(["reload", config]) == EXIT_USAGE
         assert "cluster: cannot change while the daemon runs" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_up_leaves_no_daemon_behind(tmp_path: Path, number: signal.Signals) -> None:
-    directory = tmp_path / "cluster"
-    command = [sys.executable, "-m", "evensong.cli.main", "up", "--json", "--nodes", "3"]
-    with subprocess.Popen([*command, "--dir", str(directory)], stdout=subprocess.PIPE) as up:
-        try:
-            assert up.stdout is not None
-            told = json.loads(up.stdout.readline())
-            assert main(["status", "--all", str(directory)]) == EXIT_OK
-            up.send_signal(number)
-            assert up.wait(DEADLINE_S) == (EXIT_OK if number == signal.SIGINT else -number)
-        finally:
-            up.kill()
-    pids = [daemon["pid"] for daemon in told["daemons"]]
-    assert len(pids) == 3
-    wait_for("the daemons to be gone", lambda: not any(map(is_running, pids)))
-    assert "left in good order" in (directory / "n1" / "log").read_text()

@@ -288,7 +288,7 @@ def test_a_log_that_cannot_be_written_does_not_stop_a_daemon(cluster: LocalClust
     fill_disk(cluster, resource.RLIM_INFINITY)
     cluster.kill(2)
     cluster.wait_for_ring([1])
-    assert "lines before this one are lost)" in cluster.log(1)
+    wait_for("the loss to be told", lambda: "before this one are lost)" in cluster.log(1))
 
 
 def fill_disk(cluster: LocalCluster, room: int = 0) -> None:

@@ -172,6 +172,10 @@ def test_what_is_said_is_read_back(about: About) -> None:
     assert decode_about(encode_about(about)) == about
 
 
+def test_a_name_that_cannot_be_sent_is_sent_as_far_as_it_can() -> None:
+    assert decode_about(encode_about(ABOUT._replace(name="n\udc80"))).name == "n?"
+
+
 @given(st.binary(max_size=200))
 def test_rubbish_is_malformed_or_harmless(chunk: bytes) -> None:
     try:

@@ -2,7 +2,16 @@ import pytest
 
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
-from evensong.daemon.seal import ENVELOPE, OVERHEAD, Key, Opener, Refused, Sealer, make_key
+from evensong.daemon.seal import (
+    ENVELOPE,
+    OVERHEAD,
+    STRANGERS_MAX,
+    Key,
+    Opener,
+    Refused,
+    Sealer,
+    make_key,
+)
 from evensong.daemon.settings import DATAGRAM_MAX
 
 KEY = make_key(bytes(range(32)))
@@ -172,3 +181,15 @@ def test_a_run_is_opened_as_one_after_the_other(key: Key | None) -> None:
     assert runs >= 2
     assert expected.count(b"") == 6
     assert together.lives() == apart.lives()
+
+
+def test_made_up_lives_are_looked_at_in_bounds_and_do_not_keep_a_true_one_out() -> None:
+    opens = opener()
+    opens.open(sealer().seal(frame()))
+    made_up = [changed(sealer(boot=boot).seal(frame()), 60) for boot in range(100, 200)]
+    told = [refusal(opens, datagram) for datagram in made_up]
+    assert told == ["altered"] * (STRANGERS_MAX - 1) + ["unknown life"] * (101 - STRANGERS_MAX)
+    assert refusal(opens, sealer(boot=300).seal(frame())) == "unknown life"
+    assert refusal(opens, sealer(boot=300).seal(frame())[:-1]) == "truncated"
+    opens.begin_turn()
+    assert opens.open(sealer(boot=300).seal(frame())) == frame()

@@ -73,6 +73,30 @@ def test_a_bad_override_names_its_key() -> None:
         parse(GOOD, Path("base"), {"EVENSONG_NODE": "two"})
 
 
+def test_an_override_that_looks_like_a_number_may_be_a_text() -> None:
+    environment = {"EVENSONG_CLUSTER": "123", "EVENSONG_NAME": "true", "EVENSONG_KEYS": "7"}
+    settings = parse(GOOD, Path("base"), environment)
+    assert (settings.cluster, settings.name) == ("123", "true")
+    assert settings.keys == (Path("base/7"),)
+    with pytest.raises(BadSettings, match=r"node: takes a number .*; got 0"):
+        parse(GOOD, Path("base"), {"EVENSONG_NODE": "0"})
+
+
+def test_a_variable_that_overrides_nothing_is_known_by_name() -> None:
+    environment = {"EVENSONG_NOED": "2", "EVENSONG_NAME": "b", "PATH": "c"}
+    assert parse(GOOD, Path("base"), environment).idle_variables == ("EVENSONG_NOED",)
+
+
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    path = tmp_path / "n1.toml"
+    path.write_text(f"keys = {deep}")
+    with pytest.raises(BadSettings, match=r"n1\.toml: nested too deeply"):
+        load(path, {})
+    with pytest.raises(BadSettings, match="keys: EVENSONG_KEYS is nested too deeply"):
+        parse(GOOD, Path("base"), {"EVENSONG_KEYS": deep})
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -86,14 +110,24 @@ def test_a_bad_override_names_its_key() -> None:
         ({"listen": "here"}, 'listen: takes "host:port"'),
         ({"listen": "here:0"}, 'listen: takes "host:port"'),
         ({"listen": 5405}, "listen: takes a text"),
+        ({"listen": "a..b:7000"}, "listen: takes a host whose name has 1 to 63 letters"),
+        ({"listen": f"{'a' * 70}:7000"}, "listen: takes a host whose name has 1 to 63 letters"),
+        ({"listen": "a\0b:7000"}, "listen: takes a text of printable letters; got 'a\\x00b:7000'"),
+        ({"peers": {"2": "a\0b:1"}}, "peers: node 2 takes a text of printable letters"),
+        ({"peers": {"2": f"{'é' * 70}:1"}}, "peers: node 2 takes a host whose name has"),
+        ({"peers": {"2": "x.:1", "1": "..:1"}}, "peers: node 1 takes a host whose name has"),
         ({"peers": {}}, 'peers: takes a table of node = "host:port"'),
         ({"peers": ["a:1"]}, 'peers: takes a table of node = "host:port"'),
         ({"peers": {"one": "a:1"}}, "peers: a node is a number from 1"),
         ({"peers": {"1": "a:1", "2": "a:1"}}, "peers: two nodes share an address"),
+        ({"peers": {"1": "a:1", "01": "b:1"}}, "peers: node 1 is there twice"),
         ({"peers": {"2": "a"}}, 'peers: node 2 takes "host:port"'),
         ({"peers": {str(n): f"a:{n}" for n in range(1, 130)}}, "peers: at most 128 nodes"),
         ({"state": None}, "state: is missing"),
         ({"state": 1}, "state: takes a text"),
+        ({"state": "a\0b"}, "state: takes a text of printable letters"),
+        ({"trace_dir": "a\0b"}, "trace_dir: takes a text of printable letters"),
+        ({"keys": "a\0b"}, "keys: takes a text of printable letters"),
         ({"keys": 7}, "keys: takes a list of texts"),
         ({"keys": [7]}, "keys: takes a text"),
         ({"keys": None}, "keys: name a key file"),
@@ -106,6 +140,7 @@ def test_a_bad_override_names_its_key() -> None:
         ({"multicast": "group:5405"}, 'multicast: takes "239.x.y.z:port"'),
         ({"multicast": "239.1.2.3"}, 'multicast: takes "239.x.y.z:port"'),
         ({"multicast_ttl": 2}, "multicast_ttl: takes `multicast` beside it"),
+        ({"multicast_interface": "a\0"}, "multicast_interface: takes a text of printable letters"),
         ({"multicast_interface": "eth0"}, "multicast_interface: takes `multicast` beside it"),
         ({"multicast": "239.1.2.3:1", "multicast_ttl": 256}, "multicast_ttl: takes a number from"),
         ({"gso": "on"}, "gso: takes one of auto, off; got 'on'"),
@@ -119,6 +154,8 @@ def test_a_bad_override_names_its_key() -> None:
         ({"timeouts": {"join": 4}}, 'timeouts: join: a duration is written "300ms"'),
         ({"timeouts": {"token_loss": "100ms"}}, "token_loss >= 4 * token_retransmit"),
         ({"name": ""}, "name: takes a text"),
+        ({"name": "a\nb"}, "name: takes a text of printable letters"),
+        ({"name": "a\udc80"}, "name: takes a text of printable letters; got 'a\\udc80'"),
         ({"testing": 1}, "testing: takes true or false"),
         ({"trace": "all"}, "trace: takes one of off, views, digests, events; got 'all'"),
         ({"trace_keep": "10GB"}, "trace_keep: a size is written"),

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,16 @@ def test_an_unreadable_record_is_an_error_and_not_a_first_start(tmp_path: Path) 
     (tmp_path / "ring.record").write_bytes(b"EVSR rubbish")
     with pytest.raises(CorruptRecord):
         StableStore(tmp_path).read()
+
+
+def test_a_write_that_is_cut_short_leaves_the_old_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StableStore(tmp_path)
+    store.write(encode_record(StableRecord(4, 1)))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:-1]))
+    with pytest.raises(OSError, match="No space left"):
+        store.write(encode_record(StableRecord(1032, 1)))
+    monkeypatch.undo()
+    assert store.read() == StableRecord(4, 1)

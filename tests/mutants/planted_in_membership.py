@@ -246,8 +246,25 @@ MEMBERSHIP_MUTANTS: Final = (
     Mutant(
         "a ring of one takes a token",
         "holder.py",
-        "            len(ring.members) > 1\n            and self.held_token is None\n",
+        "            transmitter == ring.predecessor\n            and self.held_token is None\n",
         "            self.held_token is None\n",
         UNIT + "test_states.py::test_a_ring_of_one_takes_no_token",
+    ),
+    Mutant(
+        "a token copied to another member is taken",
+        "holder.py",
+        "            transmitter == ring.predecessor\n",
+        "            transmitter in ring.others\n",
+        UNIT
+        + "test_states.py::test_a_token_that_was_copied_to_me_on_its_way_to_another_is_dropped",
+    ),
+    Mutant(
+        "a commit token copied to another member is taken",
+        "commit.py",
+        "    return my_id in members and members[members.index(my_id) - 1] == transmitter\n",
+        "    return my_id in members\n",
+        UNIT
+        + "test_states_forming.py::"
+        + "test_a_commit_token_that_does_not_come_from_the_member_before_me_is_dropped",
     ),
 )

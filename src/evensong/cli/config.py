@@ -65,6 +65,7 @@ def _check(path: Path, *, as_json: bool) -> int:
         told: dict[str, object] = {"file": str(path), "ok": not found}
         told["problems"] = found
         told["settings"] = settings.effective(checked) if checked else None
+        told["idle_variables"] = list(checked.idle_variables) if checked else []
         print(json.dumps(told))
     elif found:
         print("\n".join(found))
@@ -112,4 +113,7 @@ def _told(path: Path, checked: "Settings") -> str:
             lines += [f"    {key}.{name} = {json.dumps(one)}" for name, one in value.items()]
         else:
             lines.append(f"    {key} = {json.dumps(value)}")
+    lines += [
+        f"  {name} overrides nothing: there is no such key" for name in checked.idle_variables
+    ]
     return "\n".join(lines)

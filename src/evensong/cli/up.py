@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,7 +18,11 @@ from typing import Final, final
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, Subparsers, add_command
 from evensong.errors import BadSettings, Unreachable
 
+NODES: Final = 3
 NODES_MAX: Final = 32
+PROFILE: Final = "lan"
+TRACE: Final = "views"
+CONFIG: Final = re.compile(r"n([0-9]+)\.toml")
 READY_S: Final = 30.0
 STOP_S: Final = 10.0
 POLL_S: Final = 0.05
@@ -32,16 +37,24 @@ def register(subparsers: Subparsers) -> None:
         summary="start a local cluster of daemons; Ctrl-C stops it",
         example="evensong up --nodes 3",
     )
-    parser.add_argument("--nodes", type=_nodes, default=3, metavar="N", help="daemons (default: 3)")
+    parser.add_argument(
+        "--nodes", type=_nodes, metavar="N", help=f"daemons, up to {NODES_MAX} (default: {NODES})"
+    )
     parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
-        help="settings, key, state and logs go there and stay (default: a directory that goes)",
+        help="settings, key, state and logs go there and stay (default: a directory that goes); "
+        "a cluster that is there is started as it is",
     )
     parser.add_argument("--insecure", action="store_true", help="without a key")
     parser.add_argument(
-        "--profile", choices=["fast", "lan", "wan"], default="lan", help="timeouts (default: lan)"
+        "--profile", choices=["fast", "lan", "wan"], help=f"timeouts (default: {PROFILE})"
+    )
+    parser.add_argument(
+        "--trace",
+        choices=["off", "views", "events"],
+        help="what the daemons write down (default: views); messages can be checked with events",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON when it is up")
 
@@ -60,22 +73,51 @@ def run(args: argparse.Namespace) -> int:
             directory = Path(made)
         else:
             directory = args.dir.resolve()
-        configs = lay_out(directory, args.nodes, args.profile, is_insecure=args.insecure)
+        configs = _found(directory, args) or lay_out(
+            directory,
+            args.nodes or NODES,
+            args.profile or PROFILE,
+            is_insecure=args.insecure,
+            extra=f'trace = "{args.trace or TRACE}"',
+        )
         stack.enter_context(interruptible())
         cluster = Cluster(configs)
         try:
             cluster.start()
             cluster.wait_for_one_ring()
             print(_told(directory, cluster, as_json=args.json), flush=True)
-            gone = cluster.wait()
+            for loss in cluster.losses():
+                print(f"evensong: {loss}", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
-            gone = ""
+            return EXIT_OK
         finally:
             cluster.stop()
-    if gone:
-        print(f"evensong: {gone} has stopped; its log says why", file=sys.stderr)
-        return EXIT_UNREACHABLE
-    return EXIT_OK
+    print("evensong: no daemon is left", file=sys.stderr)
+    return EXIT_UNREACHABLE
+
+
+def _found(directory: Path, args: argparse.Namespace) -> list[Path]:
+    """Return the settings of a cluster that was laid out before, if it is what is asked for."""
+    from evensong.daemon.settings import load
+
+    found = [path for path in directory.glob("n*.toml") if CONFIG.fullmatch(path.name)]
+    configs = sorted(found, key=lambda path: int(path.stem[1:]))
+    if configs and args.nodes not in (None, len(configs)):
+        raise BadSettings(f"{directory}: holds a cluster of {len(configs)} nodes, not {args.nodes}")
+    for config in configs:
+        settings = load(config)
+        for option, wanted, there in (
+            ("--profile", args.profile, settings.profile),
+            ("--trace", args.trace, settings.trace),
+        ):
+            if wanted not in (None, there):
+                raise BadSettings(
+                    f"{config}: says {there}, not {option} {wanted}; change it there, "
+                    "or choose another directory"
+                )
+        if args.insecure and settings.keys:
+            raise BadSettings(f"{config}: has keys, against --insecure; choose another directory")
+    return configs
 
 
 @contextmanager
@@ -94,18 +136,10 @@ def _interrupt(_number: int, _frame: object) -> None:
 def lay_out(
     directory: Path, nodes: int, profile: str, *, is_insecure: bool, extra: str = ""
 ) -> list[Path]:
-    """Write key, settings (with extra lines) and state directories; return the settings files.
-
-    A directory that was laid out before is used as it is: its daemons start where they stopped.
-    """
+    """Write key, settings (with extra lines) and state directories; return the settings files."""
     from evensong.daemon.keys import write_new_key
 
     configs = [directory / f"n{node}.toml" for node in range(1, nodes + 1)]
-    if any(config.exists() for config in configs):
-        found = sorted(directory.glob("n*.toml"))
-        if found != sorted(configs):
-            raise BadSettings(f"{directory}: holds a cluster of {len(found)} nodes, not {nodes}")
-        return configs
     directory.mkdir(parents=True, exist_ok=True)
     key = directory / "cluster.key"
     if not is_insecure and not key.exists():
@@ -144,7 +178,11 @@ class Cluster:
         self.processes: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 
     def start(self) -> None:
-        """Start every daemon."""
+        """Start every daemon, unless one of them runs already."""
+        from evensong.daemon.main import lock_state
+
+        for config in self._configs:
+            os.close(lock_state(self.state_of(config)))
         for config in self._configs:
             self.start_one(config)
 
@@ -180,14 +218,14 @@ class Cluster:
         members = configs or self._configs
         until = time.monotonic() + READY_S
         while True:
-            ring = self._ring_of(members)
-            if ring:
-                return ring
             gone = self.gone()
             if gone:
                 log = self.state_of(self._configs[0]).parent / gone / "log"
                 last = log.read_text().strip().splitlines()[-1:]
                 raise Unreachable(f"{gone} has stopped: {' '.join(last)}")
+            ring = self._ring_of(members)
+            if ring:
+                return ring
             if time.monotonic() > until:
                 named = " ".join(config.stem for config in members)
                 raise Unreachable(f"no ring of {named} within {READY_S:.0f} s")
@@ -210,11 +248,16 @@ class Cluster:
         ring, size = rings.pop()
         return ring if not rings and size == len(configs) else ""
 
-    def wait(self) -> str:
-        """Wait until a daemon stops by itself; return its name."""
-        while not self.gone():
+    def losses(self) -> Iterator[str]:
+        """Tell of each daemon that stops by itself, when it does, until none is left."""
+        while self.processes:
+            ended = [config for config, one in self.processes.items() if one.poll() is not None]
+            for config in ended:
+                one = self.processes.pop(config)
+                assert one.stdin is not None
+                one.stdin.close()
+                yield _loss(config, one.returncode)
             time.sleep(POLL_S)
-        return self.gone()
 
     def stop(self) -> None:
         """Stop every daemon: in good order, or by force after a while."""
@@ -230,6 +273,13 @@ class Cluster:
                 one.wait()
             assert one.stdin is not None
             one.stdin.close()
+
+
+def _loss(config: Path, code: int) -> str:
+    if code > 0:
+        return f"{config.stem} stopped with code {code}; its log says why"
+    how = f"was killed by signal {-code}" if code else "left in good order"
+    return f"{config.stem} {how}; start it again: evensong daemon {config}"
 
 
 def _told(directory: Path, cluster: Cluster, *, as_json: bool) -> str:

@@ -145,11 +145,16 @@ class Datagrams:
             self.sent += len(burst)
 
     def _send_apart(self, burst: list[bytes], address: SocketAddress, error: OSError) -> None:
-        """Send one by one what was refused as a burst; a path that never takes bursts is noted."""
-        if error.errno in NO_SEGMENTS:
-            self.is_segmenting = False
+        """Send one by one what was refused as a burst.
+
+        If it can be sent so, it was the burst that the kernel does not take, and none is tried any
+        more; else it is this path, which is too narrow or gone.
+        """
+        before = self.sent
         for datagram in burst:
             self._send([datagram], address)
+        if error.errno in NO_SEGMENTS and self.sent - before == len(burst):
+            self.is_segmenting = False
 
     def _count(self, reason: str, datagrams: int = 1) -> None:
         self.send_errors[reason] = self.send_errors.get(reason, 0) + datagrams
@@ -226,6 +231,11 @@ class Datagrams:
             self._gather_everybody()
         self._look_up({peer: at for peer, at in peers.items() if is_literal(at.host)})
         self.resolve_again()
+
+    def look_for_lost(self, _now: int) -> None:
+        """Look names up again as long as one of them leads nowhere."""
+        if len(self._addresses) < len(self._peers):
+            self.resolve_again()
 
     def resolve_again(self) -> None:
         """Look the peers' names up once more, beside the ring: a resolver may take seconds."""

@@ -216,6 +216,7 @@ class Driver:
         tokens: list[bytes] = []
         others: list[bytes] = []
         drained = self._drained()
+        self._opener.begin_turn()
         at = 0
         while at < len(drained):
             opened = self._opener.open_run(drained, at) or self._opened(drained[at])

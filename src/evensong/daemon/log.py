@@ -1,11 +1,11 @@
 """What a daemon tells a person: one line a fact, with its reason."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Final, TextIO, final
 
 from evensong.core.effects import StateChange
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.daemon.lines import Lines
 from evensong.daemon.listener import Listener
 
 SUMMARY_US: Final = 10_000_000  # the shortest time between two summaries of refusals
@@ -16,25 +16,20 @@ class Log(Listener):
     """A listener that writes lines."""
 
     def __init__(self, out: TextIO, name: str) -> None:
-        self._out: Final = out
-        self._name: Final = name
+        self._lines: Final = Lines(out, name)
         self._state = ""
         self._gather_at = 0
         self._members: tuple[ProcessorId, ...] = ()
         self._told: dict[str, int] = {}  # refusals that have been summed up
         self._summary_at = 0
-        self._lost = 0  # lines that could not be written
 
     def say(self, text: str) -> None:
-        """Write a line; a full disk or a reader that went away costs lines, not the daemon."""
-        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        note = f" ({self._lost} lines before this one are lost)" if self._lost else ""
-        try:
-            print(f"{stamp} {self._name} {text}{note}", file=self._out, flush=True)
-        except OSError:
-            self._lost += 1
-        else:
-            self._lost = 0
+        """Write a line; a full disk or a reader that stops costs lines, not the daemon."""
+        self._lines.say(text)
+
+    def close(self) -> None:
+        """Write what was said, as far as somebody reads it."""
+        self._lines.close()
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Say who is here, who came and who is gone."""

@@ -98,8 +98,8 @@ def run(
     `reread` returns the settings: now, and whenever they are to be reloaded.
     """
     settings = reread()
-    log = Log(out, settings.name)
     with ExitStack() as stack:
+        log = stack.enter_context(closing(Log(out, settings.name)))
         keys = read_keys(settings.keys)
         if settings.realtime:
             be_realtime()
@@ -117,7 +117,7 @@ def run(
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         stack.callback(ControlServer(settings.state, driver.watch, orders.answer).close)
-        driver.chores.append(summary(log, orders.refused))
+        driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost])
         memory.attach(driver, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)
         reload.tell(orders.set_settings)
@@ -180,6 +180,8 @@ def _introduce(log: Log, settings: Settings, life: Life) -> None:
         f"evensong {__version__}: node {life.node} of {settings.processors()} in cluster "
         f"{settings.cluster}, incarnation {life.incarnation}, listens on {settings.listen}"
     )
+    for name in settings.idle_variables:
+        log.say(f"{name} overrides nothing: there is no such key")
     if not settings.keys:
         log.say("INSECURE: datagrams are neither encrypted nor authenticated")
     if settings.testing:

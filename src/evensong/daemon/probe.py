@@ -75,7 +75,7 @@ def encode_about(about: About) -> bytes:
     heard = NEVER_HEARD if about.heard_us_ago is None else about.heard_us_ago
     chunks = [ABOUT.pack(about.wall_us, about.lag_us, heard, *about.ring_id)]
     for text in (about.state, about.version, about.name):
-        chunk = text.encode()[:NAME_MAX]
+        chunk = text.encode(errors="replace")[:NAME_MAX]
         chunks.append(bytes([len(chunk)]) + chunk)
     for layout, numbers in (("Q", about.parameters), ("I", about.members), ("I", about.peers)):
         chunks.append(struct.pack(f"!B{len(numbers)}{layout}", len(numbers), *numbers))

@@ -39,6 +39,7 @@ MINOR: Final = 0
 TAG_SIZE: Final = 16
 KEY_SIZE: Final = 32
 NO_KEY: Final = 0  # the key id of an insecure cluster
+STRANGERS_MAX: Final = 32  # lives not known yet that are looked at in one turn of the loop
 LIVES_MAX: Final = 512  # lives of peers that are remembered; the longest silent one is forgotten
 
 OVERHEAD: Final = ENVELOPE.size + TAG_SIZE
@@ -156,6 +157,7 @@ class Opener:
         "_latest_name",
         "_lives",
         "_size_max",
+        "_strangers_left",
         "_window",
     )
 
@@ -168,6 +170,7 @@ class Opener:
         self._latest_name = b""
         self._window: Final = window
         self._size_max: Final = size_max
+        self._strangers_left = STRANGERS_MAX
 
     def accept_keys(self, keys: tuple[Key, ...]) -> None:
         """Accept these keys from now on.
@@ -200,8 +203,8 @@ class Opener:
         if size < HEAD_SIZE:
             raise Refused("truncated")
         name = datagram[:NAME_SIZE]
-        life = self._lives.get(name) or self._meet(name)
         counter, length = unpack_counter(datagram, NAME_SIZE)
+        life = self._lives.get(name) or self._meet(name, size - HEAD_SIZE - length)
         end = HEAD_SIZE + length + (0 if life.aead is None else TAG_SIZE)
         if size < end:
             raise Refused("truncated", life.transmitter)
@@ -254,8 +257,19 @@ class Opener:
         life.highest = expected - 1
         return frames
 
-    def _meet(self, name: bytes) -> _Life:
-        """Prepare for a life that is not known yet; it is kept only if it proves genuine."""
+    def begin_turn(self) -> None:
+        """Allow some more lives that are not known yet.
+
+        To derive a key takes ten times as long as to refuse a datagram, and whoever can send one
+        can make the names of lives up.
+        """
+        self._strangers_left = STRANGERS_MAX
+
+    def _meet(self, name: bytes, tail: int) -> _Life:
+        """Prepare for a life that is not known yet; it is kept only if it proves genuine.
+
+        `tail` is how much follows the frame.
+        """
         magic, major, _, cluster, key_id, transmitter, incarnation, boot = NAME.unpack(name)
         if magic != MAGIC:
             raise Refused("not ours")
@@ -271,6 +285,11 @@ class Opener:
         secret = self._keys.get(key_id)
         if secret is None:
             raise Refused("key", transmitter)
+        if tail < TAG_SIZE:
+            raise Refused("truncated", transmitter)
+        if not self._strangers_left:
+            raise Refused("unknown life", transmitter)
+        self._strangers_left -= 1
         aead = _traffic_key(secret, transmitter, incarnation, boot)
         return _Life(key_id, transmitter, name[WHO], aead)
 

@@ -1,7 +1,8 @@
 """One TOML file, one frozen `Settings`: every limit and timeout a person may choose.
 
 Whatever is wrong is refused with a message that names the key and what is allowed. An environment
-variable `EVENSONG_<KEY>` overrides a key of the file.
+variable `EVENSONG_<KEY>` overrides a key of the file; one that overrides nothing is pointed out and
+not refused, because others make such names too: Kubernetes does for a service called evensong.
 """
 
 import ipaddress
@@ -9,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -80,6 +82,7 @@ class Settings:
     trace: str  # how closely this daemon records what it does, one of LEVELS
     trace_dir: Path
     trace_keep: int  # bytes
+    idle_variables: tuple[str, ...]  # `EVENSONG_…` that override nothing
 
     def processors(self) -> int:
         """How many processors the cluster has, this one included."""
@@ -94,6 +97,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
         raise BadSettings(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise BadSettings(f"{path}: nested too deeply") from None
     try:
         return parse(table, path.parent, environment)
     except BadSettings as error:
@@ -153,6 +158,7 @@ def parse(
         trace,
         base / trace_dir if trace_dir else state / "trace",
         trace_keep,
+        reader.idle_variables(),
     )
 
 
@@ -213,7 +219,7 @@ class _Reader:
         override = self._environment.get(PREFIX + key.upper())
         raw = self._table.pop(key, None)
         if override is not None:
-            raw = _from_environment(override)
+            raw = _from_environment(key, override)
         if raw is None:
             if default is None:
                 raise BadSettings(f"{key}: is missing")
@@ -221,11 +227,23 @@ class _Reader:
         try:
             return read(raw)
         except ValueError as error:
+            if override is not None and raw != override:
+                with suppress(ValueError):
+                    return read(override)  # a text that happens to look like something else
             raise BadSettings(f"{key}: {error}; got {raw!r}") from None
 
     def refuse_the_rest(self) -> None:
         for key in self._table:
             raise BadSettings(f"{key}: no such key; there are {', '.join(self._known)}")
+
+    def idle_variables(self) -> tuple[str, ...]:
+        """Return the variables that look like overrides, and are not."""
+        known = {PREFIX + key.upper() for key in self._known}
+        return tuple(
+            name
+            for name in sorted(self._environment)
+            if name.startswith(PREFIX) and name not in known
+        )
 
 
 def _multicast(reader: _Reader) -> Multicast | None:
@@ -255,23 +273,27 @@ def _timed(reader: _Reader) -> tuple[str, Parameters]:
     return profile, parameters._replace(**timeouts)
 
 
-def _from_environment(text: str) -> object:
+def _from_environment(key: str, text: str) -> object:
     """Read an override as TOML if it is, else as plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        raise BadSettings(f"{key}: {PREFIX}{key.upper()} is nested too deeply") from None
 
 
 def _text(raw: object) -> str:
     if not isinstance(raw, str) or not raw:
         raise ValueError("takes a text")
+    if not raw.isprintable():  # nor could such a name be sent, or such a file be named
+        raise ValueError("takes a text of printable letters")
     return raw
 
 
 def _texts(raw: object) -> list[str]:
     if isinstance(raw, str):
-        return [raw]
+        return [_text(raw)]
     if not isinstance(raw, list):
         raise ValueError("takes a list of texts")
     return [_text(one) for one in raw]
@@ -298,7 +320,12 @@ def _address(raw: object) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError('takes "host:port", or "[host]:port" for IPv6')
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")  # as looking it up does
+    except UnicodeError:
+        raise ValueError("takes a host whose name has 1 to 63 letters between dots") from None
+    return Address(host, int(port))
 
 
 def _peers(raw: object) -> dict[ProcessorId, Address]:
@@ -308,6 +335,8 @@ def _peers(raw: object) -> dict[ProcessorId, Address]:
     for key, address in raw.items():
         if not str(key).isdecimal() or not 1 <= int(key) <= PROCESSOR_MAX:
             raise ValueError(f"a node is a number from 1 to {PROCESSOR_MAX}, not {key!r}")
+        if int(key) in peers:
+            raise ValueError(f"node {int(key)} is there twice")
         try:
             peers[int(key)] = _address(address)
         except ValueError as error:

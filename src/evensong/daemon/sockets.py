@@ -17,7 +17,8 @@ BUFFER_BYTES: Final = 4 * 1024 * 1024
 # Linux's numbers, which the socket module does not name before Python 3.14.
 IP_MTU_DISCOVER: Final = 10
 IPV6_MTU_DISCOVER: Final = 23
-PMTUDISC_DO: Final = 2  # set "don't fragment", and refuse what is larger than the path
+# Set "don't fragment" and believe no ICMP: anybody can forge one that says a path is narrow.
+PMTUDISC_PROBE: Final = 3
 SOL_UDP: Final = 17
 MEMBERSHIP: Final = struct.Struct("=4s4si")  # of IPv4: group, own address, interface
 MEMBERSHIP_6: Final = struct.Struct("=16sI")  # of IPv6: group, interface
@@ -42,9 +43,9 @@ def bound_to(listen: Address) -> socket.socket:
             raise CannotStart(f"listen: {listen.host} is not known: {error.strerror}") from None
     bound = _opened(family)
     try:
-        bound.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PMTUDISC_DO)
+        bound.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PMTUDISC_PROBE)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, PMTUDISC_DO)
+            bound.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, PMTUDISC_PROBE)
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_DONTFRAG, 1)
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((listen.host, listen.port))

@@ -5,6 +5,7 @@ no record. A missing record is a first start; an unreadable one is an error, for
 could use a ring id twice.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Final, final
@@ -35,7 +36,8 @@ class StableStore:
         temporary = self._path.with_suffix(".tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.write(descriptor, record)
+            if os.write(descriptor, record) < len(record):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the old one stays
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -11,7 +11,7 @@ from evensong.core.totem.parameters import FAST, LAN, Parameters
 
 TOKEN_LOSS_LEAST: Final = FAST.token_loss
 TOKEN_LOSS_MOST: Final = 30_000_000
-ROUND: Final = 15_000  # of these, so that every timeout is a whole number of milliseconds
+ROUND: Final = 15_000  # of these, so that no timeout needs microseconds finer than 500
 MARGIN: Final = 4  # a token that is late by this many times the worst seen is lost
 SCALED: Final = (
     "token_retransmit",

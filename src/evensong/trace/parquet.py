@@ -23,6 +23,7 @@ from evensong.trace.assembly import Assembly, TracedLife
 from evensong.trace.columns import Columns, Part, part_name
 from evensong.trace.schema import (
     COLUMNS,
+    RUN,
     SERVICE_BY_CODE,
     SERVICES,
     TABLES,
@@ -43,8 +44,11 @@ def write_trace(
 
     The directory is there once all of it is written, whatever happens meanwhile.
     """
-    if not run_id or "/" in run_id or "\0" in run_id or run_id.startswith("."):
-        raise BadTrace(f"{run_id!r} cannot name a run: it becomes part of a path")
+    if not RUN.fullmatch(run_id):
+        raise BadTrace(
+            f"{run_id!r} cannot name a run: it becomes part of a path, and takes letters, digits, "
+            "dots, dashes and underscores"
+        )
     run = Path(directory) / f"run_id={run_id}"
     arrow()
     if run.exists() and not is_replaced:

@@ -10,6 +10,7 @@ reads every trace. The codes of `service` are written into the files' metadata.
 pyarrow is needed here and nowhere below; it comes with `evensong[trace]`.
 """
 
+import re
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -18,6 +19,7 @@ from typing import Final
 from evensong.core.effects import Service
 from evensong.errors import BadTrace
 
+RUN: Final = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # what becomes part of a path
 TABLES: Final = ("deliveries", "sends", "events")
 
 SERVICES: Final = (

@@ -16,15 +16,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from evensong.core.ids import PROCESSORS_MAX, Configuration, ProcessorId, RingId
+from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, Configuration, ProcessorId, RingId
 from evensong.core.unit import UnitId
 from evensong.errors import BadTrace
 from evensong.sim.history import Delivery, Event, Send
-from evensong.trace.schema import SERVICE_BY_CODE
+from evensong.trace.schema import RUN, SERVICE_BY_CODE
 
 MAGIC: Final = b"EVSPOOL"
 VERSION: Final = 1
 START: Final = MAGIC + bytes([VERSION])
+UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+)
 LEVELS: Final = ("off", "views", "digests", "events")
 OPEN: Final = ".open"  # a daemon writes it, or was killed while it did
 CLOSED: Final = ".spool"
@@ -213,17 +223,21 @@ class Fragment:
         self._append(Event(self.pos, t_us, "token", self.conf_no, None, "", aux))
 
     def _add_event(self, body: bytes) -> None:
-        etype, pos, t_us, cause, aux, conf = json.loads(body)
+        etype, pos, t_us, raw_cause, aux, conf = json.loads(body)
+        if etype == "token":
+            raise ValueError("a visit of the token that is not laid out as one")
+        cause = _text(raw_cause)
         configuration = None
         if conf is not None:
-            configuration = _configuration(conf, str(cause))
+            configuration = _configuration(conf, cause)
             self.conf_no += 1
             self._is_transitional = configuration.transitional
-        pairs = tuple((str(key), str(value)) for key, value in aux.items())
-        event = Event(
-            int(pos), int(t_us), str(etype), self.conf_no, configuration, str(cause), pairs
+        pairs = tuple((_text(key), _text(str(value))) for key, value in aux.items())
+        self._append(
+            Event(
+                _number(pos), _number(t_us), _text(etype), self.conf_no, configuration, cause, pairs
+            )
         )
-        self._append(event)
 
     def _append(self, event: Event) -> None:
         pseq = self.events[-1][0] + 1 if self.events else self.header.pseq
@@ -250,9 +264,9 @@ def _configuration(raw: list[object], cause: str) -> Configuration:
     if not isinstance(members, list) or not 1 <= len(members) <= PROCESSORS_MAX:
         raise ValueError("a configuration without members")
     return Configuration(
-        RingId(int(str(seq)), int(str(rep))),
-        RingId(int(str(prev_seq)), int(str(prev_rep))),
-        tuple(int(member) for member in members),
+        RingId(_number(seq), _number(rep)),
+        RingId(_number(prev_seq), _number(prev_rep)),
+        tuple(_number(member, PROCESSOR_MAX) for member in members),
         transitional=bool(transitional),
         cause=cause,
     )
@@ -268,7 +282,7 @@ def read_spool(path: Path) -> Fragment | None:
                 fragment = Fragment(path, _header(kind, body))
             else:
                 fragment.add(kind, body)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error) as error:
+    except UNREADABLE as error:
         raise BadTrace(f"{path}: cannot be read: {error}") from error
     if fragment is not None:
         fragment.is_torn = frames.is_torn
@@ -287,12 +301,28 @@ def _header(kind: int, body: bytes) -> Header:
     if kind != HEADER:
         raise ValueError("does not begin with a header")
     header = Header(**json.loads(body))
-    numbers = (header.node, header.incarnation, header.pos, header.pseq, header.sends)
-    if not all(isinstance(number, int) for number in (*numbers, header.conf_no)):
-        raise ValueError("a header without its numbers")
+    for number in (header.incarnation, header.pos, header.pseq, header.sends, header.conf_no + 1):
+        _number(number)
+    if not _number(header.node, PROCESSOR_MAX):
+        raise ValueError("nobody's header")
+    if not isinstance(header.run, str) or not RUN.fullmatch(header.run):
+        raise ValueError("a run that cannot be part of a path")
     if header.level not in LEVELS:
         raise ValueError(f"a level {header.level!r}, which is none of {', '.join(LEVELS)}")
     return header
+
+
+def _number(raw: object, most: int = 2**63 - 1) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= most:
+        raise ValueError(f"{raw!r} where a number belongs")
+    return raw
+
+
+def _text(raw: object) -> str:
+    """Check what people will see: a terminal obeys more than it shows."""
+    if not isinstance(raw, str) or not raw.isprintable():
+        raise ValueError(f"{raw!r} where a text belongs")
+    return raw
 
 
 def serial_of(path: Path) -> int:

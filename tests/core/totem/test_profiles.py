@@ -9,6 +9,7 @@ def test_every_profile_keeps_its_own_rules(profile: str, processors: int) -> Non
     parameters = PROFILES[profile]
     parameters.check(processors)
     assert parameters.token_loss > 2 * parameters.hold
+    assert parameters.hold < parameters.token_retransmit  # a token that rests is not a lost one
 
 
 def test_a_wide_network_has_five_times_as_long() -> None:

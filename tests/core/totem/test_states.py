@@ -107,6 +107,14 @@ def test_a_token_that_cannot_be_honest_is_dropped() -> None:
     assert dropped(desk, token_from(1, token), "token that cannot be")
 
 
+@in_states(OPERATIONAL, RECOVERY)
+def test_a_token_that_was_copied_to_me_on_its_way_to_another_is_dropped(state: State) -> None:
+    _, desk = reach(state)
+    token = next_token(desk)
+    assert dropped(desk, token_from(3, token), "token that cannot be")
+    assert len(tokens(desk.receive(token_from(1, token)))) == 1
+
+
 def test_a_ring_of_one_takes_no_token() -> None:
     bench = ring_of(1)
     token = next_token(bench[1])

@@ -76,19 +76,6 @@ def test_a_held_token_is_let_go_when_its_holder_has_something_to_send() -> None:
     assert len(tokens(effects)) == 1
 
 
-def test_an_idle_token_is_not_sent_again_while_it_may_rest() -> None:
-    bench = idle_ring()
-    rep = bench[1]
-    bench.take(1, rep.wait_for(rep.machine.timers.hold))
-    bench.run_until(lambda: rep.machine.holder.held_token is not None)
-    parameters = rep.machine.parameters
-    for desk in (bench[2], bench[3]):
-        timer = desk.machine.timers.token_retransmit
-        assert timer.deadline > rep.machine.timers.hold.deadline
-        assert timer.deadline <= desk.now + parameters.hold + parameters.token_retransmit
-        assert timer.deadline < desk.machine.timers.token_loss.deadline
-
-
 def test_who_does_not_hold_the_idle_token_asks_for_it_once() -> None:
     desk = idle_ring()[2]
     assert [type(one) for one in desk.submit(b"one")] == [Broadcast]

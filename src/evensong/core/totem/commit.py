@@ -43,6 +43,12 @@ def successor_of(my_id: ProcessorId, commit: CommitToken) -> ProcessorId:
     return members[(members.index(my_id) + 1) % len(members)]
 
 
+def is_passed_to(my_id: ProcessorId, commit: CommitToken, transmitter: ProcessorId) -> bool:
+    """Whether it comes from the member before me: somebody may have copied it to another one."""
+    members = commit.member_ids()
+    return my_id in members and members[members.index(my_id) - 1] == transmitter
+
+
 def convert(recovery: Recovery, my_id: ProcessorId) -> RegularToken:
     """Return the new ring's first token: the commit token has come back for the second time."""
     token = RegularToken(recovery.ring_id)

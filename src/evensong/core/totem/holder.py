@@ -10,6 +10,7 @@ from typing import Final, final
 
 from evensong.core.core import Source
 from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
+from evensong.core.ids import ProcessorId
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage, RegularToken
 from evensong.core.totem.ordering import Ring
@@ -140,15 +141,18 @@ class TokenHolder:
                 ring.release()
         self.effects.append(SafeLine(ring.ring_id, ring.my_safe))
 
-    def can_accept(self, token: RegularToken, recovery: Recovery | None) -> bool:
-        """Whether an honest ring can have sent this token: there is one only, and it is not here.
+    def can_accept(
+        self, token: RegularToken, transmitter: ProcessorId, recovery: Recovery | None
+    ) -> bool:
+        """Whether an honest ring can have sent me this token: there is one only, and not here.
 
-        In recovery the representative makes the first one itself.
+        In recovery the representative makes the first one itself. A token comes from the processor
+        before me: on its way to another it may have been copied to me, as it was, without the key.
         """
         ring = self.ring
         is_mine_to_make = recovery is not None and not recovery.token_originated
         return (
-            len(ring.members) > 1
+            transmitter == ring.predecessor
             and self.held_token is None
             and not (is_mine_to_make and ring.is_representative())
             and ring.is_plausible(token)
@@ -209,10 +213,6 @@ class TokenHolder:
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
         )
         self.remember([forward], token.seq, now)
-        if ring.is_idle():
-            # It may rest on its way back to me; asking before it can have come costs a datagram
-            # and an answer on every round of an idle ring.
-            self.timers.token_retransmit.start_late(now, self.parameters.hold)
         self.hold_cancelled = False
         if sent:
             self.regular_at = now

@@ -78,6 +78,7 @@ class Ring:
         "my_token_seq",
         "others",
         "parameters",
+        "predecessor",
         "ring_id",
         "seq_seen",
         "seqs_visited",
@@ -103,6 +104,7 @@ class Ring:
         self.incarnation: Final = incarnation
         self.parameters: Final = parameters
         self.successor: Final = members[(members.index(my_id) + 1) % len(members)]
+        self.predecessor: Final = members[members.index(my_id) - 1]
         self.buffer: Final[ReceiveBuffer[RegularMessage]] = ReceiveBuffer(
             parameters.receive_horizon
         )

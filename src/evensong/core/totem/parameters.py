@@ -116,7 +116,7 @@ FAST = Parameters(  # a quiet LAN, machines that keep their time: a crash is not
     join=4 * MS,
     consensus=15 * MS,
     beacon=100 * MS,
-    hold=12 * MS,
+    hold=8 * MS,
     fail_to_rcv_time=300 * MS,
     **WIDE,
 )
@@ -126,7 +126,7 @@ LAN = Parameters(
     join=40 * MS,
     consensus=200 * MS,
     beacon=200 * MS,
-    hold=100 * MS,
+    hold=50 * MS,
     fail_to_rcv_time=2_000 * MS,
     **WIDE,
 )

@@ -14,6 +14,7 @@ from evensong.core.ids import NO_PROCESSOR, ProcessorId
 from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
+from evensong.core.totem.commit import is_passed_to
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts
 from evensong.core.totem.states import State, StateMachine
@@ -147,11 +148,15 @@ class SingleRing(Core):
             machine.on_regular(message, transmitter, now)
             machine.deliver_stored()
         elif kind == wire.TOKEN:
-            machine.on_token(wire.decode_token(datagram), now)
+            machine.on_token(wire.decode_token(datagram), transmitter, now)
         elif kind == wire.JOIN:
             machine.on_join(wire.decode_join(datagram), now)
         elif kind == wire.COMMIT:
-            machine.on_commit(wire.decode_commit(datagram), now)
+            commit = wire.decode_commit(datagram)
+            if is_passed_to(machine.my_id, commit, transmitter):
+                machine.on_commit(commit, now)
+            else:
+                machine.drop("commit from elsewhere")
         elif kind == wire.BEACON:
             machine.on_beacon(wire.decode_beacon(datagram), transmitter, now)
         elif kind == wire.HOLD_CANCEL:

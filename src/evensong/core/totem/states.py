@@ -179,7 +179,7 @@ class StateMachine:
         if self.state is State.OPERATIONAL:
             self.effects.extend(self.ring.deliver_ready())
 
-    def on_token(self, token: RegularToken, now: int) -> None:
+    def on_token(self, token: RegularToken, transmitter: ProcessorId, now: int) -> None:
         """Take the token if it is mine to take [SRP §4]."""
         state = self.state
         ring = self.ring
@@ -193,7 +193,7 @@ class StateMachine:
             self.met.add("token")
             if token.token_seq <= ring.my_token_seq:
                 self.drop("token seen before")
-            elif not self.holder.can_accept(token, self.recovery):
+            elif not self.holder.can_accept(token, transmitter, self.recovery):
                 self.drop("token that cannot be")
             else:
                 self._conclude(self.holder.accept(token, self.recovery, now), token, now)

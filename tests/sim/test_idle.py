@@ -1,0 +1,31 @@
+"""An idle ring on a network that loses datagrams: a token that rests is not a lost one."""
+
+import pytest
+
+from evensong.core.totem.parameters import FAST, LAN, Parameters
+from evensong.sim.engines import TOTEM
+from evensong.sim.history import History
+from evensong.sim.setup import Options, Setup, Weather
+from evensong.sim.world import World
+
+NODES = (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(("parameters", "loss"), [(LAN, 0.05), (FAST, 0.02)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_idle_ring_holds_on_a_network_that_loses(
+    parameters: Parameters, loss: float, seed: int
+) -> None:
+    options = Options(NODES, seed, Weather(latency_us=200), parameters=parameters)
+    history = History()
+    world = World(Setup(options), TOTEM, history)
+    world.run(3_000_000)
+    formed = [len(life.confs) for life in history.lives.values()]
+    for source in NODES:
+        for target in NODES:
+            if source != target:
+                world.network.set_loss(source, target, loss)
+    before = world.datagrams
+    world.run(33_000_000)
+    assert world.datagrams - before > 1_000  # it did go round
+    assert [len(life.confs) for life in history.lives.values()] == formed
