@@ -15,8 +15,10 @@ from evensong.core.unit import UnitId
 from evensong.daemon.spool import Spool, Traced
 from evensong.sim.evs import Status
 from evensong.sim.history import Delivery, Life
+from evensong.trace import directory
 from evensong.trace.assembly import TracedLife
 from evensong.trace.judge import judge
+from evensong.trace.spool import OPEN, Fragment, read_spool
 from tests.daemon.local import LocalCluster
 from tests.daemon.test_spool import RING, begin, deliver, payload
 
@@ -120,7 +122,13 @@ def two_traces(root: Path, level: str) -> None:
         ("events", False, 1, "broken", "BROKEN; "),
         ("views", False, 3, "inconclusive", "membership holds; messages were not traced"),
         ("digests", False, 3, "inconclusive", "messages were not traced (level digests)"),
-        ("events", True, 3, "inconclusive", "2 lives are without their beginning"),
+        (
+            "events",
+            True,
+            3,
+            "inconclusive",
+            "nothing could be judged; 2 lives are without their beginning",
+        ),
     ],
 )
 def test_only_what_was_judged_holds(
@@ -175,6 +183,23 @@ def test_a_merged_run_is_judged_alike(
         assert runs["monday"]["properties"]["EVS6.3"]["status"] == "pass"
     assert main(["trace", *map(str, arguments)]) == 2
     assert "a trace of that name is already there" in capsys.readouterr().err
+
+
+def test_a_merge_begins_again_where_files_move_under_its_eyes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trace").mkdir()
+    spool = begin(tmp_path / "trace")
+
+    def late(path: Path) -> Fragment | None:
+        if path.suffix == OPEN and len(list(path.parent.iterdir())) < 3:
+            spool._begin_anew()
+        return read_spool(path)
+
+    monkeypatch.setattr(directory, "read_spool", late)
+    code, merged = told(capsys, "merge", tmp_path / "trace", "--output", tmp_path / "merged")
+    assert (code, merged["nodes"]) == (0, [1])
+    assert len(list((tmp_path / "merged").glob("run_id=test/node=1/events-*"))) == 3
 
 
 @pytest.mark.parametrize("table", ["deliveries", "sends", "events"])

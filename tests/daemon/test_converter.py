@@ -1,5 +1,7 @@
 """Spools become Parquet without a row lost or doubled, whenever who does it is killed."""
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from evensong.daemon import spool as writing
-from evensong.daemon.converter import Converter, close_leftovers, trim
+from evensong.daemon.converter import HELPER, Converter, close_leftovers, lock_trace
 from evensong.daemon.spool import Spool, next_serial
-from evensong.errors import BadTrace
+from evensong.errors import BadTrace, CannotStart
 from evensong.sim.history import Life
 from evensong.trace import convert as converting
+from evensong.trace import directory as reading
+from evensong.trace.assembly import Assembly
 from evensong.trace.convert import convert, convert_spool
-from evensong.trace.parquet import read_trace
+from evensong.trace.directory import Moved, part_path
+from evensong.trace.parquet import add_part, read_run, read_trace
 from evensong.trace.spool import CLOSED, spools_in
+from evensong.trace.trim import trim
 from tests.daemon.local import wait_for
 from tests.daemon.test_spool import begin, deliver, lives, only_life, payload, play, rows
 
@@ -115,6 +121,144 @@ def test_the_helper_is_a_process_of_its_own(traced: tuple[Path, list[object]]) -
     assert said == []
 
 
+def test_the_helper_trims(traced: tuple[Path, list[object]]) -> None:
+    directory, _ = traced
+    said: list[str] = []
+    converter = Converter(directory, 1_000, said.append)
+    assert spools_in(directory)
+    converter.tend(0)
+    assert spools_in(directory), "trimmed by the ring's own thread"
+
+    def is_trimmed() -> bool:
+        return not lives(directory)[0].has_beginning
+
+    wait_for("the helper", is_trimmed)
+    converter.close()
+    assert said == []
+
+
+def test_a_helper_waits_for_the_one_before_it(traced: tuple[Path, list[object]]) -> None:
+    directory, before = traced
+    lock = os.open(directory / converting.LOCK_NAME, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # as the helper of a daemon that was killed holds it
+    helper = subprocess.Popen([sys.executable, "-m", HELPER, directory])
+    wait_for("a helper that waits", lambda: is_waiting_for_lock(helper.pid))
+    assert len(spools_in(directory)) > 3
+    os.close(lock)
+    assert helper.wait() == 0
+    assert spools_in(directory) == []
+    assert rows(only_life(directory)) == before
+
+
+def is_waiting_for_lock(pid: int) -> bool:
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and f" {pid} " in line for line in locks)
+
+
+def test_what_a_killed_helper_left_and_cannot_be_removed_stops_nothing(
+    traced: tuple[Path, list[object]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, before = traced
+    folder = directory / "run_id=test" / "node=1"
+    folder.mkdir(parents=True)
+    (folder / f"{converting.PARTIAL}left").write_text("no directory")
+    assert convert(directory) == 1
+    assert "left: cannot be removed" in capsys.readouterr().err
+    assert spools_in(directory) == []
+    assert rows(only_life(directory)) == before
+
+
+def test_two_daemons_cannot_write_into_one_trace(tmp_path: Path) -> None:
+    lock = lock_trace(tmp_path)
+    with pytest.raises(CannotStart, match=r"trace_dir: .*: another daemon writes there"):
+        lock_trace(tmp_path)
+    os.close(lock)
+    os.close(lock_trace(tmp_path))
+
+
+def test_a_spool_without_a_header_leaves_no_hole_in_the_numbers(tmp_path: Path) -> None:
+    begin(tmp_path).end("stop", 2)
+    (tmp_path / "spool-000001.open").write_bytes(b"EVSPOOL")  # killed while it began one
+    close_leftovers(tmp_path)
+    begin(tmp_path, incarnation=12).end("stop", 2)
+    assert [path.name for path in spools_in(tmp_path)] == [
+        "spool-000000.spool",
+        "spool-000001.spool",
+    ]
+
+
+def test_a_copied_trace_may_lack_the_number_of_a_spool_without_rows(
+    traced: tuple[Path, list[object]],
+) -> None:
+    directory, before = traced
+    last = int(spools_in(directory)[-1].stem.rpartition("-")[2])
+    (directory / f"spool-{last + 1:06}.spool").write_bytes(b"")  # a power cut, long after closing
+    begin(directory, incarnation=12).end("stop", 20)
+    assert convert(directory) == 0
+    folder = directory / "run_id=test" / "node=1"
+    assert not (folder / f"events-{last + 1:04}.parquet").exists()
+    (history,) = read_trace(directory).values()
+    assert next(rows(life) for life in history.lives.values()) == before
+    (folder / f"sends-{last:04}.parquet").unlink()
+    with pytest.raises(BadTrace, match=f"has no sends-{last:04}"):
+        read_trace(directory)
+
+
+def test_a_part_whose_events_are_deleted_is_gone(traced: tuple[Path, list[object]]) -> None:
+    directory, _ = traced
+    convert(directory)
+    folder = directory / "run_id=test" / "node=1"
+    (folder / "events-0000.parquet").unlink()  # the first that goes
+    for found in (lives(directory), read_run(folder.parent)):
+        assert [one.has_beginning for one in found] == [False]
+    with pytest.raises(Moved):
+        part_path(folder, "events", 0)  # the others of its number still are there
+    (folder / "sends-0001.parquet").unlink()
+    with pytest.raises(BadTrace, match="has no sends-0001"):
+        part_path(folder, "sends", 1)
+
+
+def test_of_a_part_the_events_are_deleted_first(
+    traced: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, _ = traced
+    convert(directory)
+    deleted: list[str] = []
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: deleted.append(path.name))
+    trim(directory, 0)
+    assert len(deleted) > 9
+    assert {name.partition("-")[0] for name in deleted[::3]} == {"events"}
+
+
+def test_of_a_life_whose_events_are_deleted_nothing_is_left(tmp_path: Path) -> None:
+    for incarnation in (9, 12):
+        spool = begin(tmp_path, incarnation=incarnation)
+        play(spool)
+        spool.end("stop", 9)
+    convert(tmp_path)
+    folder = tmp_path / "run_id=test" / "node=1"
+    (folder / "events-0000.parquet").unlink()
+    for found in (lives(tmp_path), read_run(folder.parent)):
+        assert [(one.life.incarnation, one.is_late) for one in found] == [(12, True)]
+
+
+@pytest.mark.parametrize("table", ["events", "sends"])
+def test_a_part_that_is_deleted_while_it_is_read_is_gone(
+    traced: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    directory, _ = traced
+    convert(directory)
+
+    def late(assembly: Assembly, path: Path, of: str) -> None:
+        if of == table:
+            trim(directory, 20_000)
+        add_part(assembly, path, of)
+
+    monkeypatch.setattr(reading, "add_part", late)
+    (one,) = lives(directory)
+    assert not one.has_beginning
+
+
 def test_a_helper_that_is_killed_leaves_what_another_finishes(
     traced: tuple[Path, list[object]],
 ) -> None:
@@ -159,5 +303,11 @@ def test_the_oldest_files_go_and_a_life_without_beginning_is_known_as_such(
     assert first.left_out > 0
     assert not first.life.deliveries
     assert second.has_beginning
+    (directory / "spool-notes.txt").write_text("mine")
+    (directory / "spool-old.spool").write_text("mine too")
+    folder = directory / "run_id=test" / "node=1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events-copy.parquet").write_text("mine as well")
     trim(directory, 0)
-    assert not [path for path in directory.rglob("*") if path.is_file()]
+    left = sorted(path.name for path in directory.rglob("*") if path.is_file())
+    assert left == ["events-copy.parquet", "spool-notes.txt", "spool-old.spool"]

@@ -82,3 +82,16 @@ def test_what_a_killed_daemon_leaves_is_converted_beside_its_next_life(tmp_path:
             "quiesce",
         ]
         assert min(len(life.deliveries) for life in history.lives.values()) >= 10
+
+
+def test_a_daemon_does_not_write_into_the_trace_of_another(tmp_path: Path) -> None:
+    extra = f'testing = true\ntrace_dir = "{tmp_path / "shared"}"'
+    with LocalCluster(tmp_path, 2, extra=extra) as cluster:
+        cluster.start([1])
+        cluster.wait_for_ring([1])
+        cluster.start([2])
+        assert cluster.reap(2) != 0
+        assert f"trace_dir: {tmp_path / 'shared'}: another daemon writes there" in cluster.log(2)
+        cluster.kill(1)
+        cluster.start([2])
+        cluster.wait_for_ring([2])

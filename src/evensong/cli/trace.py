@@ -269,8 +269,10 @@ def _print_judgement(run_id: str, lives: "list[TracedLife]", judgement: "Judgeme
     if not verdicts.holds:
         print(f"BROKEN; unknown: {verdicts.n_unknown} rows")
     elif doubts:
-        what = "membership" if len(blank) == len(lives) else "what could be judged"
-        print(f"INCONCLUSIVE: {what} holds; {doubts}; unknown: {verdicts.n_unknown} rows")
+        what = "membership holds" if len(blank) == len(lives) else "what could be judged holds"
+        if not any(one.n_checked for one in verdicts.by_property.values()):
+            what = "nothing could be judged"
+        print(f"INCONCLUSIVE: {what}; {doubts}; unknown: {verdicts.n_unknown} rows")
     else:
         print(f"holds; unknown: {verdicts.n_unknown} rows")
 
@@ -307,13 +309,24 @@ def plain_verdict(verdict: "Verdict") -> dict[str, object]:
 
 def run_merge(args: argparse.Namespace) -> int:
     """Write everything as one run."""
+    from evensong.trace.directory import steadily
+
+    places = _places(args.paths)
+    for place in places:
+        _is_running(place)
+    run_dir, nodes = steadily(args.output, lambda: _merge(args, places))
+    told = {"run": str(run_dir), "nodes": nodes}
+    print(json.dumps(told) if args.json else f"{run_dir}: {len(nodes)} nodes")
+    return EXIT_OK
+
+
+def _merge(args: argparse.Namespace, places: "list[Place]") -> tuple[Path, list[int]]:
     from evensong.sim.whole import whole
     from evensong.trace.convert import merge_into
     from evensong.trace.directory import sources_in
 
     found = []
-    for place in _places(args.paths):
-        _is_running(place)
+    for place in places:
         sources = sources_in(place.directory)
         found += [(whose, sources) for whose in sorted(sources)]
     names = {whose[0] for whose, _ in found}
@@ -332,9 +345,7 @@ def run_merge(args: argparse.Namespace) -> int:
             folder = partial / f"node={whose[1]}"
             folder.mkdir(parents=True)
             merge_into(folder, whose, sources)
-    told = {"run": str(run_dir), "nodes": sorted(nodes)}
-    print(json.dumps(told) if args.json else f"{run_dir}: {len(nodes)} nodes")
-    return EXIT_OK
+    return run_dir, sorted(nodes)
 
 
 def run_export(args: argparse.Namespace) -> int:

@@ -1,48 +1,47 @@
-"""What becomes of spools once they are closed: Parquet, made by a helper process, and oblivion.
+"""What becomes of spools once they are closed: Parquet, and oblivion, by a helper process.
 
-The helper runs at low priority beside the daemon, one at a time. Where pyarrow is not installed
-spools stay as they are; whoever reads traces reads both.
+The helper runs at low priority beside the daemon, one at a time; directories of thousands of files
+are nothing for the ring's own thread. Where pyarrow is not installed spools stay as they are;
+whoever reads traces reads both.
 """
 
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, final
 
-from evensong.trace.spool import CLOSED, OPEN, serial_of
+from evensong.errors import CannotStart
+from evensong.trace.spool import CLOSED, OPEN, has_rows
+
+HELPER: Final = "evensong.trace.convert"
+
+
+def lock_trace(directory: Path) -> int:
+    """Keep other daemons out of a trace directory for as long as the descriptor is open."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise CannotStart(f"trace_dir: {directory}: another daemon writes there") from None
+    except OSError:  # a file system that cannot lock directories: then without
+        pass
+    return lock
 
 
 def close_leftovers(directory: Path) -> None:
-    """Close the spools of a daemon that was killed; this one holds the lock."""
+    """Close the spools of a daemon that was killed; this one holds the lock.
+
+    One without a whole header has nothing in it. It goes, so that its number is used again.
+    """
     for path in directory.glob(f"spool-*{OPEN}"):
-        path.rename(path.with_suffix(CLOSED))
-
-
-def trim(directory: Path, keep_bytes: int) -> None:
-    """Delete the oldest closed files until no more than so many bytes are left."""
-    parts = directory.glob("run_id=*/node=*/*.parquet")
-    sizes: dict[int, int] = {}
-    by_serial: dict[int, list[Path]] = {}
-    open_bytes = 0
-    for path in [*directory.glob("spool-*"), *parts]:
-        with suppress(FileNotFoundError):  # converted meanwhile
-            size = path.stat().st_size
-            if path.suffix == OPEN:
-                open_bytes += size
-            else:
-                serial = serial_of(path)
-                sizes[serial] = sizes.get(serial, 0) + size
-                by_serial.setdefault(serial, []).append(path)
-    left = open_bytes + sum(sizes.values())
-    for serial in sorted(sizes):
-        if left <= keep_bytes:
-            return
-        left -= sizes[serial]
-        for path in by_serial[serial]:
-            path.unlink(missing_ok=True)
+        if has_rows(path):
+            path.rename(path.with_suffix(CLOSED))
+        else:
+            path.unlink()
 
 
 @final
@@ -53,7 +52,6 @@ class Converter:
         self._directory: Final = directory
         self._keep_bytes: Final = keep_bytes
         self._say: Final = say
-        self._can_convert: Final = find_spec("pyarrow") is not None
         self._helper: subprocess.Popen[bytes] | None = None
         self._is_wanted = any(directory.glob(f"spool-*{CLOSED}"))
         self._has_failed = False
@@ -75,15 +73,13 @@ class Converter:
         if self._is_wanted:
             self._is_wanted = False
             try:
-                trim(self._directory, self._keep_bytes)
-                if self._can_convert:
-                    self._helper = self._start()
+                self._helper = self._start()
             except OSError as error:
                 self._say(f"trace_dir: {self._directory}: {error.strerror}")
 
     def _start(self) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
-            [sys.executable, "-m", "evensong.trace.convert", self._directory],
+            [sys.executable, "-m", HELPER, self._directory, str(self._keep_bytes)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )

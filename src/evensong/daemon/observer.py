@@ -1,9 +1,10 @@
 """Everything a daemon remembers of itself: the trace, the flight recorder, and who tends them."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
-from evensong.daemon.converter import Converter, close_leftovers
+from evensong.daemon.converter import Converter, close_leftovers, lock_trace
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.flight import Flight
 from evensong.daemon.settings import Settings
@@ -20,11 +21,13 @@ class Memory:
         self.spool: Spool | None = None
         self._converter: Converter | None = None
         self._state: Final = settings.state
+        self._lock = -1  # of the directory of the trace
         directory = settings.trace_dir
         if settings.trace == "off":
             return
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_trace(directory)
             close_leftovers(directory)
         except OSError as error:
             raise CannotStart(f"trace_dir: {directory}: {error.strerror}") from None
@@ -48,6 +51,9 @@ class Memory:
         self.flight.write(self._state)
         if self._converter is not None:
             self._converter.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 @final

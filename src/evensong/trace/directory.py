@@ -5,9 +5,9 @@ read, so no row is met twice. Everything may change while it is read: the daemon
 converter too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from evensong.core.ids import ProcessorId
 from evensong.errors import BadTrace
@@ -21,6 +21,7 @@ TRACE_NAME: Final = "trace"  # below a state directory
 LOCK_NAME: Final = "lock"  # what a state directory has
 Whose: TypeAlias = tuple[str, ProcessorId]  # run and node
 Source: TypeAlias = tuple[int, Path | Fragment]  # number, and a folder of parts or a spool
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -67,17 +68,26 @@ def read_place(place: Place) -> dict[Whose, list[TracedLife]]:
 
 def read_directory(directory: Path) -> dict[Whose, list[TracedLife]]:
     """Read a daemon's trace, by run and node; lives without an end are left so."""
-    for _ in range(ATTEMPTS):
-        try:
-            sources = sources_in(directory)
-            return {whose: _assemble(directory, *whose, sources) for whose in sorted(sources)}
-        except Moved:
-            continue
-    raise BadTrace(f"{directory}: changes faster than it can be read")
+
+    def read() -> dict[Whose, list[TracedLife]]:
+        sources = sources_in(directory)
+        return {whose: _assemble(directory, *whose, sources) for whose in sorted(sources)}
+
+    return steadily(directory, read)
 
 
 class Moved(Exception):
-    """A file that was listed is no longer there: it was renamed or converted meanwhile."""
+    """A file that was listed is no longer there: renamed, converted or deleted meanwhile."""
+
+
+def steadily(directory: Path, act: Callable[[], T]) -> T:
+    """Do something with the files of a trace, again if they move under our eyes."""
+    for _ in range(ATTEMPTS):
+        try:
+            return act()
+        except Moved:
+            continue
+    raise BadTrace(f"{directory}: changes faster than it can be read")
 
 
 def sources_in(directory: Path) -> dict[Whose, list[Source]]:
@@ -125,16 +135,25 @@ def _assemble(
             if isinstance(source, Fragment):
                 add_fragment(assembly, source, table)
             else:
-                add_part(assembly, part_path(source, table, serial), table)
+                _add_part(assembly, part_path(source, table, serial), table)
     return assembly.finish(directory)
 
 
+def _add_part(assembly: Assembly, path: Path, table: str) -> None:
+    try:
+        add_part(assembly, path, table)
+    except BadTrace:
+        if not path.exists():
+            raise Moved from None
+        raise
+
+
 def part_path(folder: Path, table: str, serial: int) -> Path:
-    """Return where a part is; raise `Moved` if all parts of that number are gone."""
+    """Return where a part is; raise `Moved` if its `events`, which go first, are gone."""
     path = folder / part_name(table, serial)
     if path.exists():
         return path
-    if any(folder.glob(f"*-{serial:04}.parquet")):
+    if (folder / part_name("events", serial)).exists():
         raise BadTrace(f"{folder}: has no {path.name}")
     raise Moved
 

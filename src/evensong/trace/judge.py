@@ -43,7 +43,7 @@ class Judgement(NamedTuple):
             (levels, f"messages were not traced (level {', '.join(levels)})"),
             (n_cut, f"{n_cut} lives are without their beginning"),
             (self.absent, f"{len(self.absent)} lives have no trace here"),
-            (not messages and not levels, "nothing was delivered in what is here"),
+            (not messages and not self.blank, "nothing was delivered in what is here"),
         )
         return [doubt for is_so, doubt in told if is_so]
 

@@ -120,7 +120,7 @@ def read_run(run: Path) -> list[TracedLife]:
     lives: list[TracedLife] = []
     for folder in sorted(run.glob("node=*")):
         node = node_of(folder)
-        parts = {table: parts_in(folder, table) for table in TABLES}
+        parts = parts_in(folder)
         assembly = Assembly(node, may_start_late=parts["events"][0] > 0)
         for table in TABLES_IN_TURN:
             for part in parts[table]:
@@ -137,16 +137,32 @@ def node_of(folder: Path) -> ProcessorId:
     return int(name)
 
 
-def parts_in(folder: Path, table: str) -> list[int]:
-    """Return the numbers of a table's parts; none may be missing but the first ones."""
-    names = {path.name for path in folder.glob(f"{table}-*.parquet")}
-    stems = [name.removeprefix(f"{table}-").removesuffix(".parquet") for name in names]
-    numbers = [int(stem) for stem in stems if stem.isdecimal()] or [0]
-    parts = list(range(min(numbers), max(numbers) + 1))
-    for part in parts:
-        if part_name(table, part) not in names:
-            raise BadTrace(f"{folder}: has no {part_name(table, part)}")
-    return parts
+def parts_in(folder: Path) -> dict[str, list[int]]:
+    """Return the numbers of the tables' parts; none may be missing but the first ones.
+
+    A number that no table has was a spool without a single row. What is before the first `events`
+    is being deleted.
+    """
+    found = {table: _numbers_in(folder, table) for table in TABLES}
+    first = found["events"][0]
+    for table, numbers in found.items():
+        for number in range(min(first, numbers[0]), numbers[-1]):
+            is_nowhere = all(
+                number not in others and others[0] < number < others[-1]
+                for others in found.values()
+            )
+            if number not in numbers and not is_nowhere:
+                raise BadTrace(f"{folder}: has no {part_name(table, number)}")
+    return {table: [one for one in numbers if one >= first] for table, numbers in found.items()}
+
+
+def _numbers_in(folder: Path, table: str) -> list[int]:
+    stems = [path.stem for path in folder.glob(f"{table}-*.parquet")]
+    numbers = [stem.removeprefix(f"{table}-") for stem in stems]
+    found = sorted(int(number) for number in numbers if number.isdecimal())
+    if not found:
+        raise BadTrace(f"{folder}: has no {part_name(table, 0)}")
+    return found
 
 
 def add_part(assembly: Assembly, path: Path, table: str) -> None:

@@ -289,6 +289,14 @@ def read_spool(path: Path) -> Fragment | None:
     return fragment
 
 
+def has_rows(path: Path) -> bool:
+    """Whether there is anything in a spool: false if not even its header is whole."""
+    try:
+        return next(iter(Frames(path)), None) is not None
+    except BadTrace:
+        return True  # something that is not ours to judge here
+
+
 def _header(kind: int, body: bytes) -> Header:
     if kind != HEADER:
         raise ValueError("does not begin with a header")
