@@ -313,6 +313,13 @@ def test_a_file_in_the_place_of_a_run_is_refused(tmp_path: Path) -> None:
         read_trace(tmp_path)
 
 
+def test_parts_far_apart_are_refused_at_once(tmp_path: Path) -> None:
+    path, table = damaged(tmp_path, "sends")
+    pq.write_table(table.slice(1), path.with_name("sends-9999999999.parquet"))
+    with pytest.raises(BadTrace, match=r"node=1: has no sends-0001\.parquet"):
+        read_trace(tmp_path)
+
+
 def test_a_missing_part_is_refused(tmp_path: Path) -> None:
     path, table = damaged(tmp_path, "sends")
     pq.write_table(table.slice(1), path.with_name("sends-0002.parquet"))

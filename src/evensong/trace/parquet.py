@@ -9,6 +9,7 @@ refused by name; pages carry checksums.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -145,14 +146,15 @@ def parts_in(folder: Path) -> dict[str, list[int]]:
     """
     found = {table: _numbers_in(folder, table) for table in TABLES}
     first = found["events"][0]
+    somewhere = {number for numbers in found.values() for number in numbers}
     for table, numbers in found.items():
-        for number in range(min(first, numbers[0]), numbers[-1]):
-            is_nowhere = all(
-                number not in others and others[0] < number < others[-1]
-                for others in found.values()
-            )
-            if number not in numbers and not is_nowhere:
-                raise BadTrace(f"{folder}: has no {part_name(table, number)}")
+        for before, after in pairwise([min(first, numbers[0]) - 1, *numbers]):
+            if after == before + 1:
+                continue
+            is_nowhere = not any(before < number < after for number in somewhere)
+            ends = [(others[0], others[-1]) for others in found.values()]
+            if not is_nowhere or not all(low <= before and after <= high for low, high in ends):
+                raise BadTrace(f"{folder}: has no {part_name(table, before + 1)}")
     return {table: [one for one in numbers if one >= first] for table, numbers in found.items()}
 
 
