@@ -1,3 +1,4 @@
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.settings import (
+    FILE_MAX,
     Address,
     Multicast,
     Settings,
@@ -237,3 +239,12 @@ def test_a_message_names_the_file(tmp_path: Path) -> None:
     path.write_text('cluster = "demo"')
     with pytest.raises(BadSettings, match=r"n1\.toml: node: is missing"):
         load(path, {})
+
+
+def test_what_is_no_small_file_is_not_read(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe.toml", tmp_path / "large.toml"
+    os.mkfifo(pipe)
+    large.write_bytes(b"#" * (FILE_MAX + 1))
+    for path in (pipe, large, Path("/dev/zero")):
+        with pytest.raises(BadSettings, match=f"{path}: is no file of at most"):
+            load(path)

@@ -2,12 +2,12 @@
 
 import os
 import secrets
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from evensong.daemon.seal import KEY_SIZE, Key, make_key
+from evensong.daemon.small import NoSmallFile, read_small
 from evensong.errors import CannotStart
 
 FILE_MAX: Final = 4_096  # bytes; a key and what a hand may have put around it
@@ -46,24 +46,14 @@ def read_keys(paths: Iterable[Path]) -> tuple[Key, ...]:
 def read_key(path: Path) -> Key:
     """Read a key file; what is wrong with it is said without showing any of it."""
     try:
-        mode, content = _read(path)
+        mode, content = read_small(path, FILE_MAX)
         secret = bytes.fromhex(content.decode("ascii").strip())
     except OSError as error:
         raise CannotStart(f"keys: {path}: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, NoSmallFile):
         raise CannotStart(f"keys: {path}: is no key file (`evensong keys new` makes one)") from None
     if len(secret) != KEY_SIZE:
         raise CannotStart(f"keys: {path}: holds {len(secret)} bytes, a key has {KEY_SIZE}")
     if mode & 0o077:
         raise CannotStart(f"keys: {path}: others can read it; `chmod 600` it")
     return make_key(secret)
-
-
-def _read(path: Path) -> tuple[int, bytes]:
-    """Return mode and content of a small file; of what is none, such as a pipe, nothing is read."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > FILE_MAX:
-            raise ValueError("no key file")
-        return about.st_mode, file.read(FILE_MAX)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.daemon.seal import OVERHEAD
+from evensong.daemon.small import NoSmallFile, read_small
 from evensong.daemon.tuning import SCALED, Measured, tuned
 from evensong.errors import BadParameters, BadSettings
 from evensong.trace.spool import LEVELS
@@ -29,6 +30,7 @@ UNIT_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 SIZE: Final = re.compile(r"(\d+)(MiB|GiB|TiB)")
 SIZES: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+FILE_MAX: Final = 1 << 20  # bytes of a settings file
 PREFIX: Final = "EVENSONG_"
 AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
 UNTUNED: Final = "lan"  # what `auto` is as long as nothing was
@@ -92,9 +94,12 @@ class Settings:
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read and check a settings file."""
     try:
-        table = tomllib.loads(path.read_text())
+        _, content = read_small(path, FILE_MAX)
+        table = tomllib.loads(content.decode())
     except OSError as error:
         raise BadSettings(f"{path}: {error.strerror}") from None
+    except NoSmallFile:
+        raise BadSettings(f"{path}: is no file of at most {FILE_MAX} bytes") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path}: not TOML: {error}") from None
     except RecursionError:
