@@ -157,7 +157,7 @@ def test_that_earlier_lives_were_deleted_is_known_and_breaks_nothing(
     for incarnation in (9, 12):
         spool = begin(tmp_path, incarnation=incarnation)
         spool.install(Configuration(RING, NO_RING, (1,), transitional=False, cause="start"), 2)
-        spool.send(Sent(RING, 1, Packet(Service.AGREED, payload(1, incarnation=incarnation))), 4)
+        spool.send(Sent(RING, 1, [Packet(Service.AGREED, payload(1, incarnation=incarnation))]), 4)
         deliver(spool, 1, payload(1, incarnation=incarnation))
         spool.end("stop", 9)
     (tmp_path / "spool-000000.spool").unlink()

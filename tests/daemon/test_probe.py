@@ -61,7 +61,8 @@ class Asker(Stage):
         """Return the frames that node 2 got, once there are so many."""
 
         def is_complete() -> bool:
-            self.got.extend(self.opener.open(one) for one in self.peer.drain(256))
+            datagrams = [one for burst in self.peer.drain(256) for one in burst.split()]
+            self.got.extend(map(self.opener.open, datagrams))
             return len(self.got) >= count
 
         wait_for(f"{count} frames", is_complete)

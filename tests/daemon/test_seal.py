@@ -2,6 +2,7 @@ import pytest
 
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
+from evensong.daemon.burst import Burst
 from evensong.daemon.seal import (
     ENVELOPE,
     OVERHEAD,
@@ -137,50 +138,66 @@ def changed(datagram: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("key", [KEY, None])
-def test_a_run_is_opened_as_one_after_the_other(key: Key | None) -> None:
+def test_a_burst_is_opened_as_one_after_the_other(key: Key | None) -> None:
     def life(node: int, boot: int = 9) -> Sealer:
         return Sealer("demo", key, node, 5, boot)
 
     first, second, reborn = life(1), life(2), life(1, boot=10)
-    said = [first.seal(frame()) for _ in range(5)]
-    other = [second.seal(frame(2)) for _ in range(3)]
+    said = [first.seal(frame()) for _ in range(9)]
+    other = [second.seal(frame(2)) for _ in range(4)]
+    lies = [first.seal(frame()), first.seal(frame(2)), first.seal(frame())]
+    bad_tail = changed(said[6], -1 + len(said[6])) if key else b"\xff" + said[6][1:]
     arrived = [
-        *said[:3],
-        changed(said[3], 0),
-        changed(said[3], -1 + len(said[3])) if key else said[3][:-1],
-        said[2],
-        said[3] + bytes(7),
-        other[1],
-        other[2],
-        other[0],
-        said[4][:40],
-        first.seal(frame(2)),
-        first.seal(frame()) + bytes(DATAGRAM_MAX),
-        reborn.seal(frame()),
-        said[4],
+        said[:1],
+        said[1:3],
+        said[4:6],  # one is missing,
+        said[3:4],  # and comes later
+        [changed(said[6], 0), said[7]],
+        [bad_tail, said[8]],
+        said[5:7],
+        other[1:3],
+        [other[0], other[3]],
+        other[:2],
+        lies,
+        [one + bytes(7) for one in (first.seal(frame()), first.seal(frame()))],
+        [one + bytes(DATAGRAM_MAX) for one in (first.seal(frame()), first.seal(frame()))],
+        [one[:40] for one in (first.seal(frame()), first.seal(frame()))],
+        [first.seal(frame()), reborn.seal(frame())],
+        [reborn.seal(frame()), reborn.seal(frame())],
     ]
     apart, together = (Opener("demo", (key,) if key else (), WINDOW, DATAGRAM_MAX) for _ in "ab")
-    expected: list[bytes] = []
-    for datagram in arrived:
-        try:
-            expected.append(apart.open(datagram))
-        except Refused:
-            expected.append(b"")
-    got: list[bytes] = []
     runs = 0
-    while len(got) < len(arrived):
-        run = together.open_run(arrived, len(got))
-        runs += bool(run)
-        got += run
-        if len(got) < len(arrived):
-            try:
-                got.append(together.open(arrived[len(got)]))
-            except Refused:
-                got.append(b"")
-    assert got == expected
-    assert runs >= 2
-    assert expected.count(b"") == 6
-    assert together.lives() == apart.lives()
+    for datagrams in arrived:
+        expected = [opened(apart, one) for one in datagrams]
+        run = together.open_burst(Burst(b"".join(datagrams), len(datagrams[0])))
+        if run is None:
+            assert [opened(together, one) for one in datagrams] == expected
+        else:
+            assert run.frames() == expected
+            runs += 1
+        assert together.lives() == apart.lives()
+    assert runs == 4
+
+
+def opened(opener: Opener, datagram: bytes) -> bytes:
+    try:
+        return opener.open(datagram)
+    except Refused:
+        return b""
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_burst_is_sealed_as_one_after_the_other(key: Key | None) -> None:
+    apart, together = (Sealer("demo", key, 1, 5, 9) for _ in "ab")
+    for sizes in ([30, 30, 30], [30], [30, 28, 29, 3]):
+        frames = [frame() + bytes(size) for size in sizes]
+        expected = [apart.seal(one) for one in frames]
+        burst = together.seal_burst(frames)
+        size = len(expected[0])
+        assert burst.size == size
+        padded = [*(one.ljust(size, b"\0") for one in expected[:-1]), expected[-1]]
+        assert burst.split() == padded
+    assert together.counter == apart.counter
 
 
 def test_made_up_lives_are_looked_at_in_bounds_and_do_not_keep_a_true_one_out() -> None:

@@ -46,14 +46,14 @@ def play(into: Spool | Life) -> None:
     install(into)
     into.change_state(StateChange("gather", RING, "start", 0), 3)
     for seq in (1, 2):
-        into.send(Sent(RING, seq, Packet(Service.AGREED, payload(seq))), 4)
+        into.send(Sent(RING, seq, [Packet(Service.AGREED, payload(seq))]), 4)
     deliver(into, 1, payload(1))
     pair = [
         RegularMessage(1, RING, 2, Service.AGREED, 0, 0, payload(2)),
         RegularMessage(2, RING, 3, Service.SAFE, 0, 0, payload(1, 2, 7)),
     ]
     into.deliver(Deliver(RING, pair, 2, after_gap=True), 5)
-    into.send(Sent(RING, 4, Packet(Service.SAFE, payload(3))), 6)
+    into.send(Sent(RING, 4, [Packet(Service.SAFE, payload(3))]), 6)
     into.visit(TokenVisit(RING, 1, 1, 1, 1, 1, 0), 6)
     old, new = RingId(6, 1), NEXT
     into.install(Configuration(old, RING, (1,), transitional=True, cause="token loss"), 7)
@@ -91,7 +91,7 @@ def test_what_is_flushed_is_there_and_nothing_else(tmp_path: Path) -> None:
     spool = begin(tmp_path)
     assert [event.etype for event in only_life(tmp_path).events] == ["start"]
     install(spool)
-    spool.send(Sent(RING, 1, Packet(Service.AGREED, payload(1))), 50)
+    spool.send(Sent(RING, 1, [Packet(Service.AGREED, payload(1))]), 50)
     assert spool.deadline == 2 + writing.FLUSH_US
     assert only_life(tmp_path).sends == []
     spool.expire(spool.deadline)
@@ -332,7 +332,7 @@ def test_a_trace_that_stops_over_many_sends_goes_on(
     with monkeypatch.context() as no_room:
         no_room.setattr(os, "write", refuse)
         for seq in range(1, 101):  # of one time: one frame, written as soon as it ends
-            spool.send(Sent(RING, seq, Packet(Service.AGREED, payload(seq))), 5)
+            spool.send(Sent(RING, seq, [Packet(Service.AGREED, payload(seq))]), 5)
         spool.expire(spool.deadline)
     assert spool.status()["stopped"]
     assert spool.deadline < NEVER

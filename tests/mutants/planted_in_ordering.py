@@ -48,8 +48,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a safe message does not block",
         "ordering.py",
-        "while message is not None and (message.service is not SAFE or seq <= self.my_safe):",
-        "while message is not None:",
+        "if kept.service is SAFE and last > self.my_safe:",
+        "if False:",
         UNIT + "test_ordering.py::test_a_safe_message_blocks_those_behind_it_until_it_is_safe",
     ),
     Mutant(
@@ -96,13 +96,11 @@ ORDERING_MUTANTS: Final = (
     ),
     Mutant(
         "Sent after Broadcast",
-        "ordering.py",
-        "            effects.append(Sent(ring_id, seq, packet))\n"
-        "            effects.append(Broadcast(head + "
-        "pack_rest(seq, code, 0, timestamp) + payload))\n",
-        "            effects.append(Broadcast(head + "
-        "pack_rest(seq, code, 0, timestamp) + payload))\n"
-        "            effects.append(Sent(ring_id, seq, packet))\n",
+        "../effects.py",
+        "                each.append(Sent(effect.ring_id, seq, [packet]))\n"
+        "                each.append(Broadcast(datagram))\n",
+        "                each.append(Broadcast(datagram))\n"
+        "                each.append(Sent(effect.ring_id, seq, [packet]))\n",
         UNIT + "test_ordering.py::test_a_message_is_known_as_sent_before_it_is_broadcast",
     ),
     Mutant(
@@ -215,43 +213,90 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "recovery traffic taken for messages in a run",
         "ordering.py",
-        "                or flags not in PLAIN\n",
-        "                or flags > 3\n",
+        "            or flags not in PLAIN\n",
+        "            or flags > 3\n",
         UNIT + RUN,
     ),
     Mutant(
         "a run beyond the horizon",
         "ordering.py",
-        "not aru < seq <= reach",
-        "not aru < seq",
+        "not buffer.aru < first <= last <= buffer.aru + buffer.horizon",
+        "not buffer.aru < first",
         UNIT + RUN,
     ),
     Mutant(
         "a run of another ring",
         "ordering.py",
-        "                    or (ring_seq, ring_rep) != ring_id\n",
+        "            or RingId(ring_seq, ring_rep) != self.ring_id\n",
         "",
         UNIT + RUN,
     ),
     Mutant(
         "a run takes what it has",
         "ordering.py",
-        "                or seq in messages\n",
+        "            or not messages.keys().isdisjoint(seqs)\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run of several senders",
+        "ordering.py",
+        "            or heads.count(heads[0]) != count\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run of several services",
+        "ordering.py",
+        "            or rests.count(rests[0]) != count\n",
+        "",
+        UNIT + RUN,
+    ),
+    Mutant(
+        "a run with holes",
+        "ordering.py",
+        "            or seqs != tuple(range(first, first + count))\n",
         "",
         UNIT + RUN,
     ),
     Mutant(
         "a run forgets the holes it fills",
-        "ordering.py",
-        "        buffer.settle(high)\n",
-        "        buffer.aru = buffer.high = high\n",
-        UNIT + RUN,
+        "../buffer.py",
+        "            while aru + 1 in messages:\n"
+        "                aru += 1\n"
+        "            self.aru = aru\n"
+        "        if last",
+        "            self.aru = aru\n        if last",
+        UNIT + "test_ring.py::test_a_run_waits_for_the_hole_before_it_and_fills_it",
+    ),
+    Mutant(
+        "a run fills holes that it does not",
+        "../buffer.py",
+        "        if first == self.aru + 1:\n            messages",
+        "        if first > self.aru:\n            messages",
+        UNIT + "test_ring.py::test_a_run_waits_for_the_hole_before_it_and_fills_it",
     ),
     Mutant(
         "what comes together is never delivered",
         "ring.py",
-        "                    machine.deliver_stored()\n",
-        "",
+        "            machine.deliver_stored()\n            return\n",
+        "            return\n",
         UNIT + RUN,
+    ),
+    Mutant(
+        "a stretch is delivered though its end is not safe",
+        "ordering.py",
+        "                last = self.my_safe\n                if last < seq:",
+        "                if self.my_safe < seq:",
+        UNIT
+        + "test_ordering.py::test_safe_messages_that_came_together_are_delivered_as_they_get_safe",
+    ),
+    Mutant(
+        "an idle token rests nowhere",
+        "ordering.py",
+        "        return seq == self.my_last_seq\n",
+        "        return False\n",
+        UNIT + "test_ordering.py::"
+        "test_an_idle_token_rests_with_who_sent_last_and_at_first_with_the_representative",
     ),
 )

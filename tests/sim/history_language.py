@@ -102,7 +102,7 @@ def _perform(life: Life, step: str, now: int, units: dict[str, _Unit]) -> None:
     elif verb == "send":
         unit = units[words[0]]
         packet = Packet(unit.service, encode_unit(unit.unit_id, b"body"))
-        life.send(Sent(unit.ring_id, unit.seq, packet), now)
+        life.send(Sent(unit.ring_id, unit.seq, [packet]), now)
     elif verb == "del":
         life.deliver(_delivery(life, words, units), now)
     elif verb == "token":

@@ -142,7 +142,7 @@ def a_delivery_that_leaves_one_out(planted: Planted) -> None:
 
 def a_safe_line_that_is_not_true(planted: Planted) -> None:
     told = planted.deliver(planted.next_seq, planted.ring_id)
-    planted.does(Deliver(told.conf_id, told.messages, 999, after_gap=False))
+    planted.does(Deliver(told.conf_id, told.parts, 999, after_gap=False))
 
 
 def a_first_delivery_that_is_not_the_others(planted: Planted) -> None:

@@ -108,7 +108,7 @@ def test_deliveries_that_come_together_are_told_apart_where_a_crash_may_strike()
     one, another, last = apart([Deliver(RING, [first, second], 7, after_gap=True), other])
     assert isinstance(one, Deliver)
     assert isinstance(another, Deliver)
-    assert (one.messages, another.messages, last) == ([first], [second], other)
+    assert (one.parts, another.parts, last) == ([first], [second], other)
     assert (one.conf_id, one.safe_line, one.after_gap) == (RING, 7, True)
 
 

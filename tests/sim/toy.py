@@ -93,7 +93,7 @@ class ToyRing(Core):
     def _visit(self, seq: int, now: int) -> None:
         for packet in self.source.pull(5):
             seq += 1
-            self.effects.append(Sent(RING, seq, packet))
+            self.effects.append(Sent(RING, seq, [packet]))
             self.effects.append(Broadcast(HEAD.pack(REGULAR, self.my_id, seq) + packet.payload))
             self._deliver(self.my_id, seq, packet.payload)
         self.effects.append(Unicast(self.next_id, HEAD.pack(TOKEN, self.my_id, seq)))

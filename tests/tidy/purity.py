@@ -18,6 +18,7 @@ CORE_MODULES: Final = (
     "collections",
     "enum",
     "itertools",
+    "operator",
     "random",
     "struct",
     "typing",

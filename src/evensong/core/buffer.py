@@ -3,6 +3,7 @@
 Invariant: released <= aru, every seq in released+1..aru is present, and seq aru+1 is not.
 """
 
+from collections import deque
 from typing import Final, Generic, TypeVar, final
 
 Held = TypeVar("Held")
@@ -40,15 +41,16 @@ class ReceiveBuffer(Generic[Held]):
                 seq += 1
             self.aru = seq
 
-    def settle(self, high: int) -> None:
-        """Count in messages that were put there directly, new and in reach, the highest so."""
-        messages = self.messages
-        aru = self.aru
-        while aru + 1 in messages:
-            aru += 1
-        self.aru = aru
-        if high > self.high:
-            self.high = high
+    def settle(self, first: int, last: int) -> None:
+        """Count in messages that were put there directly, new and in reach, without a hole."""
+        if first == self.aru + 1:
+            messages = self.messages
+            aru = last
+            while aru + 1 in messages:
+                aru += 1
+            self.aru = aru
+        if last > self.high:
+            self.high = last
 
     def missing(self, upto: int) -> list[int]:
         """Return the holes up to a seq, ascending."""
@@ -58,10 +60,9 @@ class ReceiveBuffer(Generic[Held]):
     def release(self, upto: int) -> None:
         """Forget what everybody has."""
         assert upto <= self.aru
-        pop = self.messages.pop
-        for seq in range(self.released + 1, upto + 1):
-            pop(seq, None)
         if upto > self.released:
+            forgotten = range(self.released + 1, upto + 1)
+            deque(map(self.messages.pop, forgotten), maxlen=0)  # a loop without a step of Python
             self.released = upto
 
     def skip(self, upto: int) -> None:

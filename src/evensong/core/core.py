@@ -5,10 +5,10 @@ microseconds, datagrams are bytes, randomness is injected. Same inputs, same byt
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Protocol
 
 from evensong.core.effects import Effect, Packet
+from evensong.core.run import Run
 
 
 class Source(Protocol):
@@ -43,9 +43,9 @@ class Core(ABC):
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram. Whatever it holds, this never raises: bad input is counted."""
 
-    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+    def receive_run(self, run: Run, now: int) -> None:
         """Take in datagrams that came together, in this order."""
-        for datagram in datagrams:
+        for datagram in run.frames():
             self.receive(datagram, now)
 
     @abstractmethod

@@ -6,8 +6,9 @@ it. No effect waits for a reply. The union is closed: whoever performs it handle
 does not type-check.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import count
 from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 from evensong.core.ids import Configuration, ProcessorId, RingId
@@ -51,14 +52,28 @@ class Unicast:
 
 @final
 class Sent:
-    """One of our packets got its place in the order; its first broadcast, if any, comes next."""
+    """Packets of ours got their places in the order, `first_seq` and those after it.
 
-    __slots__ = ("packet", "ring_id", "seq")
+    Each is to be broadcast in the datagram that goes with it; on a ring of one, none is.
+    """
 
-    def __init__(self, ring_id: RingId, seq: int, packet: Packet) -> None:
+    __slots__ = ("datagrams", "first_seq", "packets", "ring_id")
+
+    def __init__(
+        self,
+        ring_id: RingId,
+        first_seq: int,
+        packets: Sequence[Packet],
+        datagrams: Sequence[bytes] = (),
+    ) -> None:
         self.ring_id: Final = ring_id
-        self.seq: Final = seq
-        self.packet: Final = packet
+        self.first_seq: Final = first_seq
+        self.packets: Final = packets  # at least one
+        self.datagrams: Final = datagrams
+
+    def last_seq(self) -> int:
+        """Return the place of the last one."""
+        return self.first_seq + len(self.packets) - 1
 
 
 class Ordered(Protocol):
@@ -89,19 +104,68 @@ class Ordered(Protocol):
         """What the layer above gave."""
 
 
+class Part(Protocol):
+    """Messages of one sender with successive places in the order, kept together."""
+
+    @property
+    def ring_id(self) -> RingId:
+        """Where they were sequenced."""
+
+    @property
+    def first_seq(self) -> int:
+        """The place of the first,"""
+
+    @property
+    def last_seq(self) -> int:
+        """and of the last."""
+
+    @property
+    def sender_id(self) -> ProcessorId:
+        """Who sent them first."""
+
+    @property
+    def service(self) -> Service:
+        """What the sender asked for, the same for all."""
+
+    def at(self, seq: int) -> Ordered:
+        """Return the message at this place."""
+        ...
+
+    def cut(self, first_seq: int, last_seq: int) -> "Part":
+        """Return what lies between two of its places, both included."""
+        ...
+
+    def payloads(self) -> list[bytes]:
+        """Return what the layer above gave, of each."""
+        ...
+
+
 @final
 class Deliver:
-    """Hand messages to the layer above, in this order, in the configuration `conf_id`."""
+    """Hand messages to the layer above, in this order, in the configuration `conf_id`.
 
-    __slots__ = ("after_gap", "conf_id", "messages", "safe_line")
+    A busy ring delivers hundreds at a time. Who only counts looks at the parts: a message is made
+    an object of its own when somebody wants to see it.
+    """
+
+    __slots__ = ("after_gap", "conf_id", "parts", "safe_line")
 
     def __init__(
-        self, conf_id: RingId, messages: Sequence[Ordered], safe_line: int, *, after_gap: bool
+        self, conf_id: RingId, parts: Sequence[Part], safe_line: int, *, after_gap: bool
     ) -> None:
         self.conf_id: Final = conf_id
-        self.messages: Final = messages  # at least one
+        self.parts: Final = parts  # at least one
         self.safe_line: Final = safe_line  # all members have everything up to here
         self.after_gap: Final = after_gap  # a message before it is lost to this configuration
+
+    def messages(self) -> Iterator[Ordered]:
+        """Yield each message."""
+        for part in self.parts:
+            yield from map(part.at, range(part.first_seq, part.last_seq + 1))
+
+    def count(self) -> int:
+        """How many they are."""
+        return sum(part.last_seq - part.first_seq + 1 for part in self.parts)
 
 
 @final
@@ -195,3 +259,17 @@ Effect: TypeAlias = (
     | TokenVisit
     | Halt
 )
+
+
+def unbundled(effects: Iterable[Effect]) -> list[Effect]:
+    """Return the same program with a step for each packet and for its broadcast."""
+    each: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Sent) and effect.datagrams:
+            seqs = count(effect.first_seq)
+            for seq, packet, datagram in zip(seqs, effect.packets, effect.datagrams, strict=False):
+                each.append(Sent(effect.ring_id, seq, [packet]))
+                each.append(Broadcast(datagram))
+        else:
+            each.append(effect)
+    return each

@@ -7,6 +7,9 @@ was altered, invented or attributed to somebody else.
 
 import struct
 import zlib
+from collections.abc import Sequence
+from itertools import repeat
+from operator import add
 from typing import Final, NamedTuple, final
 
 from evensong.core.ids import NO_PROCESSOR, ProcessorId
@@ -67,3 +70,10 @@ class Origin:
         """Make the next unit."""
         self.last_no += 1
         return UNIT.pack(self._node, self._incarnation, self.last_no, 1) + body
+
+    def units(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """Make the next units: `unit` for all at once."""
+        numbers = range(self.last_no + 1, self.last_no + 1 + len(bodies))
+        self.last_no += len(bodies)
+        heads = map(UNIT.pack, repeat(self._node), repeat(self._incarnation), numbers, repeat(1))
+        return [*map(add, heads, bodies)]

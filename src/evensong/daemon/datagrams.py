@@ -8,10 +8,13 @@ import errno
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Final, final
 
 from evensong.core.ids import ProcessorId
+from evensong.daemon.burst import BURST_MAX, Burst
+from evensong.daemon.seal import NAME_OF
 from evensong.daemon.settings import DATAGRAM_MAX, Address, Multicast
 from evensong.daemon.sockets import (
     SOL_UDP,
@@ -26,9 +29,6 @@ from evensong.errors import CannotStart
 
 UDP_SEGMENT: Final = 103  # one call sends many datagrams of one length; the last may be shorter
 UDP_GRO: Final = 104  # one call receives many datagrams of one length
-BURST_MAX: Final = 64  # datagrams that the kernel takes in one call,
-BURST_BYTES_MAX: Final = 65_000  # and bytes
-PADDING_MAX: Final = 10  # percent of a datagram that may be padding, to be part of a burst
 MERGED_MAX: Final = 65_536
 SEGMENT: Final = struct.Struct("=H")
 SIZE: Final = struct.Struct("=i")
@@ -98,6 +98,10 @@ class Datagrams:
         """Whether what is broadcast comes back: a group does not leave its speaker out."""
         return bool(self._group)
 
+    def burst_max(self) -> int:
+        """How many datagrams one call can send."""
+        return BURST_MAX if self.is_segmenting else 1
+
     def filenos(self) -> list[int]:
         """Return what to wait on; whichever is ready, `drain` has what came."""
         return [one.fileno() for one in self._heard]
@@ -109,15 +113,13 @@ class Datagrams:
 
     # Sending
 
-    def broadcast(self, datagrams: Sequence[bytes]) -> None:
+    def broadcast(self, burst: Burst) -> None:
         """Send to every peer, the same bytes to each."""
-        sendable = [one for one in datagrams if len(one) <= DATAGRAM_MAX]
-        if len(sendable) < len(datagrams):
-            self._count("oversized", len(datagrams) - len(sendable))
-        targets = self._everybody
-        for burst in bursts(sendable, BURST_MAX if self.is_segmenting else 1):
-            for address in targets:
-                self._send(burst, address)
+        if burst.size > DATAGRAM_MAX:
+            self._count("oversized", len(burst.split()))
+            return
+        for address in self._everybody:
+            self._send(burst, address)
 
     def unicast(self, to: ProcessorId, datagram: bytes) -> None:
         """Send to one peer."""
@@ -127,33 +129,35 @@ class Datagrams:
         elif address is None:
             self._count("no address")
         elif to not in self._ignored:
-            self._send([datagram], address)
+            self._send(Burst(datagram, len(datagram)), address)
 
-    def _send(self, burst: list[bytes], address: SocketAddress) -> None:
+    def _send(self, burst: Burst, address: SocketAddress) -> None:
+        data, size = burst
         try:
-            if len(burst) == 1:
-                self._socket.sendto(burst[0], address)
+            if size >= len(data):
+                self._socket.sendto(data, address)
+                self.sent += 1
             else:
-                size = SEGMENT.pack(len(burst[0]))
-                self._socket.sendmsg(burst, [(SOL_UDP, UDP_SEGMENT, size)], 0, address)
+                segment = [(SOL_UDP, UDP_SEGMENT, SEGMENT.pack(size))]
+                self._socket.sendmsg([data], segment, 0, address)
+                self.sent += -(-len(data) // size)
         except OSError as error:
-            if len(burst) == 1:
+            if size >= len(data):
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
             else:
                 self._send_apart(burst, address, error)
-        else:
-            self.sent += len(burst)
 
-    def _send_apart(self, burst: list[bytes], address: SocketAddress, error: OSError) -> None:
+    def _send_apart(self, burst: Burst, address: SocketAddress, error: OSError) -> None:
         """Send one by one what was refused as a burst.
 
         If it can be sent so, it was the burst that the kernel does not take, and none is tried any
         more; else it is this path, which is too narrow or gone.
         """
         before = self.sent
-        for datagram in burst:
-            self._send([datagram], address)
-        if error.errno in NO_SEGMENTS and self.sent - before == len(burst):
+        datagrams = burst.split()
+        for datagram in datagrams:
+            self._send(Burst(datagram, len(datagram)), address)
+        if error.errno in NO_SEGMENTS and self.sent - before == len(datagrams):
             self.is_segmenting = False
 
     def _count(self, reason: str, datagrams: int = 1) -> None:
@@ -161,33 +165,36 @@ class Datagrams:
 
     # Receiving
 
-    def drain(self, datagrams_max: int) -> list[bytes]:
-        """Return what has arrived, until nothing is left or so many are there.
+    def drain(self, datagrams_max: int) -> Iterator[Burst]:
+        """Yield what has arrived, until nothing is left or so many datagrams have been there.
 
-        What is longer than allowed is cut just behind the limit. The kernel may hand over several
-        datagrams at once, so a few more than asked for may come.
+        A burst is what the kernel handed over at once, or else what came in a row from one life of
+        a peer and in one length; all of its datagrams are equally long. A few more than asked for
+        may come. Each is received when it is asked for, so it is looked at while it is at hand.
         """
-        drained: list[bytes] = []
         for one in self._heard:
             if self.is_merging:
-                self._drain_merged(one, datagrams_max, drained)
+                yield from self._drain_merged(one, datagrams_max)
             else:
-                self._drain(one, datagrams_max, drained)
-        return drained
+                yield from self._drain(one, datagrams_max)
 
-    def _drain(self, heard: socket.socket, datagrams_max: int, drained: list[bytes]) -> None:
+    def _drain(self, heard: socket.socket, datagrams_max: int) -> Iterator[Burst]:
         receive = heard.recv
-        while len(drained) < datagrams_max:
+        received: list[bytes] = []
+        while len(received) < datagrams_max:
             try:
-                drained.append(receive(DATAGRAM_MAX + 1))
+                received.append(receive(DATAGRAM_MAX + 1))
             except BlockingIOError:
                 break
             except OSError as error:  # an old send's complaint; nothing was received
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
+        for (size, _), row in groupby(received, _length_and_name):
+            yield Burst(b"".join(row), size)
 
-    def _drain_merged(self, heard: socket.socket, datagrams_max: int, drained: list[bytes]) -> None:
+    def _drain_merged(self, heard: socket.socket, datagrams_max: int) -> Iterator[Burst]:
         receive = heard.recvmsg
-        while len(drained) < datagrams_max:
+        left = datagrams_max
+        while left > 0:
             try:
                 merged, ancillary, _, _ = receive(MERGED_MAX, ANCILLARY_MAX)
             except BlockingIOError:
@@ -195,15 +202,19 @@ class Datagrams:
             except OSError as error:
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
                 continue
-            size = SIZE.unpack(ancillary[0][2])[0] if ancillary else len(merged)
-            if size >= len(merged):
-                drained.append(merged[: DATAGRAM_MAX + 1])
-            elif size <= DATAGRAM_MAX:
-                drained += [merged[at : at + size] for at in range(0, len(merged), size)]
+            length = len(merged)
+            size = SIZE.unpack(ancillary[0][2])[0] if ancillary else length
+            if size >= length:
+                yield Burst(merged, length)
+                left -= 1
+                continue
+            shorter = length % size  # the last one, which may be
+            if shorter:
+                yield Burst(merged[:-shorter], size)
+                yield Burst(merged[-shorter:], shorter)
             else:
-                drained += [
-                    merged[at : at + DATAGRAM_MAX + 1] for at in range(0, len(merged), size)
-                ]
+                yield Burst(merged, size)
+            left -= length // size
 
     # Where the peers are
 
@@ -276,26 +287,5 @@ class Datagrams:
         )
 
 
-def bursts(datagrams: list[bytes], burst_max: int) -> list[list[bytes]]:
-    """Cut a list into runs that one call can send: equal lengths, the last one may be shorter.
-
-    One that is a little shorter is padded to go along; the envelope says where it ends.
-    """
-    if burst_max == 1:
-        return [[one] for one in datagrams]
-    made: list[list[bytes]] = []
-    size = room = 0  # of the datagrams in the current run, and how many more it may take
-    for datagram in datagrams:
-        length = len(datagram)
-        is_equal = length == size
-        if room and not is_equal and 100 * (size - length) <= PADDING_MAX * size and length < size:
-            datagram = datagram.ljust(size, b"\0")
-            is_equal = True
-        if room and length <= size:
-            made[-1].append(datagram)
-            room = room - 1 if is_equal else 0
-        else:
-            made.append([datagram])
-            size = length
-            room = min(burst_max, BURST_BYTES_MAX // size) - 1
-    return made
+def _length_and_name(datagram: bytes) -> tuple[int, bytes]:
+    return len(datagram), NAME_OF(datagram)

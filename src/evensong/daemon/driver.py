@@ -6,10 +6,11 @@ overtook it, Joins and the like after them [SRP §4].
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import itemgetter
+from functools import partial
+from itertools import islice, repeat
+from operator import getitem
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never, final
 
@@ -18,8 +19,8 @@ from evensong.core.effects import (
     Deliver,
     Halt,
     Install,
-    Ordered,
     Packet,
+    Part,
     Persist,
     SafeLine,
     Sent,
@@ -29,12 +30,14 @@ from evensong.core.effects import (
     Unicast,
 )
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.run import Run
 from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
 from evensong.core.unit import Origin
+from evensong.daemon.burst import Burst, bursts
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
@@ -46,14 +49,15 @@ from evensong.daemon.watch import Watch
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
 ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
-KIND: Final = itemgetter(0)  # of a frame
 ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
+make_packet: Final = partial(tuple.__new__, Packet)  # of its fields; quicker than by name
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
 Heard = TypeVar("Heard", Sent, Deliver, TokenVisit)
+Feed: TypeAlias = Callable[[int], Iterable[Packet]]  # so many packets, or what is left
 Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
 
 
@@ -103,7 +107,7 @@ class Outbox:
     def __init__(self) -> None:
         self._pulled = 0
         self.packets: Final[deque[Packet]] = deque()
-        self.feed: Iterator[Packet] | None = None  # replaces what is pulled, as long as it yields
+        self.feed: Feed | None = None  # replaces what is pulled, as long as it has something
 
     def backlog(self) -> int:
         """How many packets wait."""
@@ -118,8 +122,8 @@ class Outbox:
 
     def refill(self) -> None:
         """Replace what was pulled, as long as the feed yields; not while the token is here."""
-        if self.feed is not None:
-            self.packets.extend(islice(self.feed, self._pulled))
+        if self.feed is not None and self._pulled:
+            self.packets.extend(self.feed(self._pulled))
         self._pulled = 0
 
 
@@ -153,7 +157,7 @@ class Driver:
         self.breaks: Final[deque[Break]] = deque(maxlen=BREAKS_MAX)
         self.sent = 0
         self.delivered = 0
-        self.delivered_by: Final[dict[ProcessorId, int]] = {}  # by who sent them
+        self.delivered_by: Final[Counter[ProcessorId]] = Counter()  # by who sent them
         self.heard_at: Final[dict[ProcessorId, int]] = {}
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
@@ -212,20 +216,19 @@ class Driver:
             lag.end_turn(clock())
 
     def _on_datagrams(self, _events: int) -> None:
+        runs: list[Run] = []
         regulars: list[bytes] = []
         tokens: list[bytes] = []
         others: list[bytes] = []
-        drained = self._drained()
         self._opener.begin_turn()
-        at = 0
-        while at < len(drained):
-            opened = self._opener.open_run(drained, at) or self._opened(drained[at])
-            at += max(1, len(opened))
-            admitted = self._admitted(opened)
-            if ONLY_REGULAR.issuperset(map(KIND, admitted)):
-                regulars += admitted
+        for burst in self._drained():
+            run = self._opener.open_burst(burst) if burst.size < len(burst.data) else None
+            if run is not None and not self._is_admitted(run.buffers[0], run.starts[0]):
                 continue
-            for frame in admitted:
+            if run is not None and {*map(getitem, run.buffers, run.starts)} == ONLY_REGULAR:
+                runs.append(run)
+                continue
+            for frame in run.frames() if run is not None else self._opened(burst):
                 kind = frame[0]
                 if kind == wire.REGULAR:
                     regulars.append(frame)
@@ -235,43 +238,54 @@ class Driver:
                     self.aside(frame)
                 else:
                     others.append(frame)
-        for frames in (regulars, tokens, others):
-            if frames and not self.how:
-                self.core.receive_many(frames, clock())
-                self._perform()
+        self._hand_over(runs, regulars)
+        self._hand_over((), tokens)
+        self._hand_over((), others)
 
-    def _opened(self, datagram: bytes) -> list[bytes]:
-        try:
-            return [self._opener.open(datagram)]
-        except Refused as refused:
-            self.refuse(refused.reason, refused.transmitter)
-            return []
+    def _hand_over(self, runs: Sequence[Run], frames: Sequence[bytes]) -> None:
+        if self.how or not (runs or frames):
+            return
+        now = clock()
+        for run in runs:
+            self.core.receive_run(run, now)
+        for frame in frames:
+            self.core.receive(frame, now)
+        self._perform()
 
-    def _drained(self) -> list[bytes]:
+    def _opened(self, burst: Burst) -> list[bytes]:
+        """Return the frames of peers in it, each looked at by itself."""
+        frames: list[bytes] = []
+        for datagram in burst.split():
+            try:
+                frame = self._opener.open(datagram)
+            except Refused as refused:
+                self.refuse(refused.reason, refused.transmitter)
+            else:
+                if self._is_admitted(frame, 0):
+                    frames.append(frame)
+        return frames
+
+    def _drained(self) -> Iterable[Burst]:
         drained = self._datagrams.drain(RECV_DRAIN_MAX)
         if self._datagrams.is_echoing():
             mine = self._sealer.name
-            return [datagram for datagram in drained if not datagram.startswith(mine)]
+            return (burst for burst in drained if not burst.data.startswith(mine))
         return drained
 
-    def _admitted(self, frames: list[bytes]) -> list[bytes]:
-        """Return frames of one transmitter if it is a peer, and note that it was heard."""
-        if not frames:
-            return frames
-        kind, transmitter, _ = wire.HEADER.unpack_from(frames[-1])
+    def _is_admitted(self, buffer: bytes, at: int) -> bool:
+        """Whether the transmitter of the frame there is a peer; if so, note that it was heard."""
+        kind, transmitter, _ = wire.HEADER.unpack_from(buffer, at)
         if transmitter in self.ignored:
-            reason = "ignored"
+            self.refuse("ignored", transmitter)
         elif transmitter in self._peers:
             if kind < ASIDE:
                 self.heard_at[transmitter] = clock()
-            return frames
+            return True
         elif transmitter == self.life.node:
-            return frames  # a twin of mine is the core's business
+            return True  # a twin of mine is the core's business
         else:
-            reason = "not a peer"
-        for _ in frames:
-            self.refuse(reason, transmitter)
-        return []
+            self.refuse("not a peer", transmitter)
+        return False
 
     def refuse(self, reason: str, claimed: ProcessorId) -> None:
         """Count a datagram that had no effect."""
@@ -292,11 +306,12 @@ class Driver:
             if isinstance(effect, Broadcast):
                 burst.append(effect.datagram)
             elif isinstance(effect, Sent):
-                self.sent += 1
+                self.sent += len(effect.packets)
+                burst += effect.datagrams
                 for hear_send in self._hear_send:
                     hear_send(effect, now)
             elif isinstance(effect, Deliver):
-                self._count(effect.messages)
+                self._count(effect.parts)
                 for hear_deliver in self._hear_deliver:
                     hear_deliver(effect, now)
             elif isinstance(effect, Unicast):
@@ -327,16 +342,15 @@ class Driver:
 
     def _flush(self, burst: list[bytes]) -> None:
         if burst:
-            seal = self._sealer.seal
-            self._datagrams.broadcast([seal(frame) for frame in burst])
+            for frames in bursts(burst, self._sealer.overhead, self._datagrams.burst_max()):
+                self._datagrams.broadcast(self._sealer.seal_burst(frames))
             burst.clear()
 
-    def _count(self, messages: Sequence[Ordered]) -> None:
-        senders = [one.sender_id for one in messages]
-        delivered_by = self.delivered_by
-        for sender in set(senders):
-            delivered_by[sender] = delivered_by.get(sender, 0) + senders.count(sender)
-        self.delivered += len(senders)
+    def _count(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            count = part.last_seq - part.first_seq + 1
+            self.delivered += count
+            self.delivered_by[part.sender_id] += count
 
     def _change_state(self, change: StateChange, now: int) -> None:
         before, self.change = self.change, change
@@ -378,9 +392,13 @@ class Driver:
 
     def feed(self, service: Service, bodies: Iterator[bytes], ahead: int) -> None:
         """Submit messages as fast as the ring takes them, so many waiting at any time."""
-        unit = self.origin.unit
-        self.outbox.feed = (Packet(service, unit(body)) for body in bodies)
-        self._queue(islice(self.outbox.feed, ahead))
+
+        def packets(count: int) -> list[Packet]:
+            units = self.origin.units([*islice(bodies, count)])
+            return [*map(make_packet, zip(repeat(service), units, repeat(0)))]
+
+        self.outbox.feed = packets
+        self._queue(packets(ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Neither hear these peers nor speak to them: a partition, for tests."""
@@ -418,7 +436,7 @@ class Driver:
 
     def own_delivered(self) -> int:
         """How many of this daemon's own messages were delivered here."""
-        return self.delivered_by.get(self.life.node, 0)
+        return self.delivered_by[self.life.node]
 
     def is_leaving(self) -> bool:
         """Whether it has been told to leave."""

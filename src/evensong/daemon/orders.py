@@ -181,7 +181,7 @@ class Orders:
                     "configuration": str(conf_id),
                     "payload": base64.b64encode(body_of(one.payload)).decode(),
                 }
-                for conf_id, one in tail.last
+                for conf_id, one in tail.last()
             ],
         }
 

@@ -31,8 +31,8 @@ class Receipts(Listener):
         waiting = self._waiting
         if not waiting:
             return
-        node = self._node
-        self._counted += sum(one.sender_id == node for one in delivered.messages)
+        mine = [part for part in delivered.parts if part.sender_id == self._node]
+        self._counted += sum(part.last_seq - part.first_seq + 1 for part in mine)
         while waiting and waiting[0][0] <= self._counted:
             waiting.popleft()[1].give({"ok": True, "delivered_at_us": now})
 

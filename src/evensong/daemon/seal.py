@@ -16,7 +16,8 @@ import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain
+from operator import add, getitem, itemgetter
 from typing import Final, NamedTuple, final
 
 from cryptography.exceptions import InvalidTag
@@ -25,14 +26,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from evensong.core.ids import ProcessorId
+from evensong.core.run import Run
+from evensong.daemon.burst import Burst
 
 ENVELOPE: Final = struct.Struct("!2sBB8sHIQQQH")
 NAME: Final = struct.Struct("!2sBB8sHIQQ")  # what is the same in all envelopes of a life
 COUNTER: Final = struct.Struct("!QH")
 LIFE: Final = struct.Struct("!IQQ")
 WHO: Final = slice(NAME.size - LIFE.size, NAME.size - 8)  # transmitter and incarnation
-COUNT: Final = slice(NAME.size, NAME.size + 8)
-NONCE_HEAD: Final = bytes(4)  # a nonce is these and the counter
+NONCE: Final = struct.Struct("!4xQ")  # of a counter
 MAGIC: Final = b"ES"
 MAJOR: Final = 1
 MINOR: Final = 0
@@ -49,6 +51,11 @@ HEAD_SIZE: Final = ENVELOPE.size
 NAME_SIZE: Final = NAME.size
 pack_counter: Final = COUNTER.pack
 unpack_counter: Final = COUNTER.unpack_from
+pack_nonce: Final = NONCE.pack
+WHO_SIZE: Final = LIFE.size - 8
+FRAME_AT: Final = HEAD_SIZE + WHO_AT + WHO_SIZE  # what a frame says after who sent it
+WHO_OF: Final = itemgetter(slice(WHO_AT, WHO_AT + WHO_SIZE))  # of a frame
+NAME_OF: Final = itemgetter(slice(NAME_SIZE))  # of a datagram
 
 
 class Key(NamedTuple):
@@ -107,7 +114,25 @@ class Sealer:
         header = self.name + pack_counter(self.counter, len(frame))
         if self._aead is None:
             return header + frame
-        return header + self._aead.encrypt(NONCE_HEAD + header[COUNT], frame, header)
+        return header + self._aead.encrypt(pack_nonce(self.counter), frame, header)
+
+    def seal_burst(self, frames: Sequence[bytes]) -> Burst:
+        """Return the datagrams that carry frames: `seal` for all at once.
+
+        None may be longer than the first; shorter ones are padded, but for the last.
+        """
+        first = self.counter + 1
+        self.counter += len(frames)
+        counters = range(first, first + len(frames))
+        lengths = [*map(len, frames)]
+        headers = [*map(self.name.__add__, map(pack_counter, counters, lengths))]
+        if self._aead is not None:
+            frames = [*map(self._aead.encrypt, map(pack_nonce, counters), frames, headers)]
+        size = lengths[0] + self.overhead
+        if lengths.count(lengths[0]) == len(lengths):
+            return Burst(b"".join(chain.from_iterable(zip(headers, frames, strict=True))), size)
+        padded = [one.ljust(size, b"\0") for one in map(add, headers[:-1], frames)]
+        return Burst(b"".join([*padded, headers[-1], frames[-1]]), size)
 
 
 @final
@@ -154,7 +179,6 @@ class Opener:
         "_cluster",
         "_keys",
         "_latest",
-        "_latest_name",
         "_lives",
         "_size_max",
         "_strangers_left",
@@ -167,7 +191,6 @@ class Opener:
         self._lives: Final[OrderedDict[bytes, _Life]] = OrderedDict()  # the latest speaker last
         self._asleep: Final[dict[bytes, _Life]] = {}  # under keys that are not accepted now
         self._latest: _Life | None = None
-        self._latest_name = b""
         self._window: Final = window
         self._size_max: Final = size_max
         self._strangers_left = STRANGERS_MAX
@@ -210,7 +233,7 @@ class Opener:
             raise Refused("truncated", life.transmitter)
         if counter <= life.highest and life.is_repeated(counter, self._window):
             raise Refused("replay", life.transmitter)
-        frame = _verified(life, datagram, end)
+        frame = _verified(life, datagram, counter, end)
         if not frame.startswith(life.who, WHO_AT):
             raise Refused("frame of another transmitter", life.transmitter)
         if counter == life.highest + 1:
@@ -221,41 +244,51 @@ class Opener:
             self._remember(name, life)
         return frame
 
-    def open_run(self, datagrams: Sequence[bytes], start: int) -> list[bytes]:
-        """Return the frames from there on that simply continue what the latest speaker said.
+    def open_burst(self, burst: Burst) -> Run | None:
+        """Return the frames of one life's next datagrams; None if it is anything else.
 
-        It is `open` for each, in one loop; the first that is anything else is left to that.
+        It is `open` for each, without a step of Python for a single one; what is not as simple is
+        left to that.
         """
-        life = self._latest
-        if life is None:
-            return []
-        name, who, aead = self._latest_name, life.who, life.aead
-        tail = HEAD_SIZE if aead is None else HEAD_SIZE + TAG_SIZE
-        size_max = self._size_max
-        expected = life.highest + 1
-        frames: list[bytes] = []
-        for datagram in islice(datagrams, start, None):
-            size = len(datagram)
-            if not datagram.startswith(name) or not tail <= size <= size_max:
-                break
-            counter, length = unpack_counter(datagram, NAME_SIZE)
-            end = tail + length
-            if counter != expected or size < end:
-                break
-            if aead is None:
-                frame = datagram[HEAD_SIZE:end]
-            else:
-                head = datagram[:HEAD_SIZE]
-                try:
-                    frame = aead.decrypt(NONCE_HEAD + head[COUNT], datagram[HEAD_SIZE:end], head)
-                except InvalidTag:
-                    break
-            if not frame.startswith(who, WHO_AT):
-                break
-            frames.append(frame)
-            expected += 1
-        life.highest = expected - 1
-        return frames
+        data, size = burst
+        life = self._lives.get(data[:NAME_SIZE])
+        if life is None or not FRAME_AT < size <= self._size_max or len(data) % size:
+            return None
+        parts = struct.iter_unpack(f"!{NAME_SIZE}sQHx{WHO_SIZE}s{size - FRAME_AT}x", data)
+        names, counters, lengths, whos = zip(*parts, strict=True)
+        count = len(names)
+        first = counters[0]
+        if (
+            first <= life.highest
+            or counters != tuple(range(first, first + count))
+            or names.count(names[0]) != count
+            or max(lengths) + HEAD_SIZE + (TAG_SIZE if life.aead else 0) > size
+        ):
+            return None
+        starts = range(HEAD_SIZE, len(data), size)
+        if life.aead is None:
+            run = Run((data,) * count, starts, (*map(add, starts, lengths),))
+            is_theirs = whos.count(life.who) == count
+        else:
+            parts = struct.iter_unpack(f"{HEAD_SIZE}s{size - HEAD_SIZE}s", data)
+            heads, sealed = zip(*parts, strict=True)
+            if lengths.count(size - OVERHEAD) != count:  # else there is no padding behind the tags
+                stops = map(TAG_SIZE.__add__, lengths)
+                sealed = (*map(getitem, sealed, map(slice, stops)),)
+            try:
+                frames = [*map(life.aead.decrypt, map(pack_nonce, counters), sealed, heads)]
+            except InvalidTag:
+                return None
+            run = Run(frames, (0,) * count, lengths)
+            is_theirs = {*map(WHO_OF, frames)} == {life.who}
+        if not is_theirs:
+            return None
+        if first != life.highest + 1:
+            life.skip_to(first, self._window)
+        life.highest = counters[-1]
+        if life is not self._latest:
+            self._remember(names[0], life)
+        return run
 
     def begin_turn(self) -> None:
         """Allow some more lives that are not known yet.
@@ -296,18 +329,17 @@ class Opener:
     def _remember(self, name: bytes, life: _Life) -> None:
         lives = self._lives
         lives[name] = self._latest = life
-        self._latest_name = name
         lives.move_to_end(name)
         if len(lives) > LIVES_MAX:
             lives.popitem(last=False)
 
 
-def _verified(life: _Life, datagram: bytes, end: int) -> bytes:
+def _verified(life: _Life, datagram: bytes, counter: int, end: int) -> bytes:
     """Return the frame if it is genuine; on an insecure cluster, as it came."""
     if life.aead is None:
         return datagram[HEAD_SIZE:end]
     header = datagram[:HEAD_SIZE]
     try:
-        return life.aead.decrypt(NONCE_HEAD + header[COUNT], datagram[HEAD_SIZE:end], header)
+        return life.aead.decrypt(pack_nonce(counter), datagram[HEAD_SIZE:end], header)
     except InvalidTag:
         raise Refused("altered", life.transmitter) from None

@@ -112,58 +112,53 @@ class Spool(Listener):
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
-        messages = delivered.messages
         if self._has_rows and not self._why_stopped:
             self._deliver(delivered, now)
         elif self._fold is not None:
-            for message in messages:
+            for message in delivered.messages():
                 self._fold_in(zlib.crc32(message.payload), now)
         else:
-            self._pos += len(messages)
-            self.lost += len(messages) if self._why_stopped else 0
+            count = delivered.count()
+            self._pos += count
+            self.lost += count if self._why_stopped else 0
 
     def _deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries row by row; those of one frame are of one ring, in order."""
-        messages = delivered.messages
-        ring_id, first = messages[0].ring_id, messages[0].seq
-        if messages[-1].ring_id != ring_id:
-            for message in messages:
-                one = Deliver(
-                    delivered.conf_id,
-                    [message],
-                    delivered.safe_line,
-                    after_gap=delivered.after_gap,
-                )
-                self._deliver(one, now)
+        if len({part.ring_id for part in delivered.parts}) > 1:
+            where, line, gap = delivered.conf_id, delivered.safe_line, delivered.after_gap
+            for part in delivered.parts:
+                self._deliver(Deliver(where, [part], line, after_gap=gap), now)
             return
         if self._sends:
             self._end_sends()
-        crc32, pack, origins, safe = zlib.crc32, spool.DELIVERY.pack, self._origins, Service.SAFE
+        crc32, pack, origins = zlib.crc32, spool.DELIVERY.pack, self._origins
+        first = delivered.parts[0].first_seq
         rows: list[bytes] = []
-        for message in messages:
-            payload = message.payload
-            size = len(payload)
-            key = (payload[:ORIGIN_BYTES] if size >= UNIT.size else b"", message.sender_id)
-            origin = origins.get(key)
-            if origin is None:
-                if len(origins) >= ORIGINS_MAX:  # rows so far speak of the origins of this file
-                    self._put_deliveries(delivered, rows, now)
-                    rows = []
-                    self._begin_anew()
-                origin = self._add_origin(key, now)
-            code = SAFE if message.service is safe else AGREED
-            number = payload[ORIGIN_BYTES : UNIT.size]
-            rows.append(pack(origin, number, crc32(payload), message.seq - first, size, code))
+        for part in delivered.parts:
+            code = SAFE if part.service is Service.SAFE else AGREED
+            sender_id = part.sender_id
+            for offset, payload in enumerate(part.payloads(), part.first_seq - first):
+                size = len(payload)
+                key = (payload[:ORIGIN_BYTES] if size >= UNIT.size else b"", sender_id)
+                origin = origins.get(key)
+                if origin is None:
+                    if len(origins) >= ORIGINS_MAX:  # rows so far speak of this file's origins
+                        self._put_deliveries(delivered, rows, now)
+                        rows = []
+                        self._begin_anew()
+                    origin = self._add_origin(key, now)
+                number = payload[ORIGIN_BYTES : UNIT.size]
+                rows.append(pack(origin, number, crc32(payload), offset, size, code))
         self._put_deliveries(delivered, rows, now)
 
     def _put_deliveries(self, delivered: Deliver, rows: list[bytes], now: int) -> None:
         if not rows:
             return
-        first = delivered.messages[0]
+        first = delivered.parts[0]
         head = spool.DELIVERIES_HEAD.pack(
             now,
             *first.ring_id,
-            first.seq,
+            first.first_seq,
             delivered.safe_line,
             self._conf_nos.get(delivered.conf_id, -1),
             delivered.after_gap,
@@ -172,28 +167,28 @@ class Spool(Listener):
         self._put(frame(spool.DELIVERIES, head + b"".join(rows)), now)
 
     def send(self, sent: Sent, now: int) -> None:
-        """Record the first broadcast of a packet."""
+        """Record the first broadcast of packets."""
         if not self._has_rows:
             return
         if self._why_stopped:
-            self.lost += 1
-            self._n_sends += 1
+            self.lost += len(sent.packets)
+            self._n_sends += len(sent.packets)
             return
         head = self._sends_head
         if not self._sends or head[0] != now or head[1:3] != sent.ring_id:
             self._end_sends()
-            head = self._sends_head = (now, *sent.ring_id, sent.seq)
+            head = self._sends_head = (now, *sent.ring_id, sent.first_seq)
             self.deadline = min(self.deadline, now + FLUSH_US)
-        service, payload, _ = sent.packet
-        self._sends.append(
+        self._sends += [
             spool.SEND.pack(
                 payload[ORIGIN_BYTES : UNIT.size],
                 zlib.crc32(payload),
-                sent.seq - head[3],
+                offset,
                 len(payload),
                 SAFE if service is Service.SAFE else AGREED,
             )
-        )
+            for offset, (service, payload, _) in enumerate(sent.packets, sent.first_seq - head[3])
+        ]
 
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Record a visit of the token; every one, where deliveries are recorded too."""

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Ordered, Service, TokenVisit
+from evensong.core.effects import Deliver, Ordered, Part, Service, TokenVisit
 from evensong.core.ids import Configuration, RingId
 from evensong.daemon.listener import Listener
 
@@ -18,16 +18,26 @@ class Tail(Listener):
 
     def __init__(self) -> None:
         self.safe = 0
-        self.last: Final[deque[tuple[RingId, Ordered]]] = deque(maxlen=TAIL_MAX)
+        self._latest: Final[deque[tuple[RingId, Part]]] = deque(maxlen=TAIL_MAX)
         self.configurations = 0
         self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Count safe deliveries and keep the last few for a while."""
-        messages = delivered.messages
-        self.safe += [one.service for one in messages].count(SAFE)
-        self.last.extend((delivered.conf_id, one) for one in messages[-TAIL_MAX:])
+        for part in delivered.parts:
+            if part.service is SAFE:
+                self.safe += part.last_seq - part.first_seq + 1
+        conf_id = delivered.conf_id
+        self._latest.extend((conf_id, part) for part in delivered.parts[-TAIL_MAX:])
+
+    def last(self) -> list[tuple[RingId, Ordered]]:
+        """Return the last few messages, each with the configuration it was delivered in."""
+        few: list[tuple[RingId, Ordered]] = []
+        for conf_id, part in self._latest:
+            first = max(part.first_seq, part.last_seq - TAIL_MAX + 1)
+            few += [(conf_id, part.at(seq)) for seq in range(first, part.last_seq + 1)]
+        return few[-TAIL_MAX:]
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Count a configuration; the last few rings are kept for a while."""

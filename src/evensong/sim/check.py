@@ -231,7 +231,7 @@ class Invariants:
 
     def _check_delivery(self, node: ProcessorId, delivered: Deliver) -> None:
         conf = self.progress[node].conf
-        for message in delivered.messages:
+        for message in delivered.messages():
             if conf is None or delivered.conf_id != conf.conf_id:
                 text = f"delivers {message.seq} in {delivered.conf_id}, not {conf}"
                 self._broken("I7", node, text)
@@ -443,7 +443,8 @@ class Invariants:
             self._broken("full", node, f"aru {buffer.aru}, computed {aru}; high {buffer.high}")
         if len(ring.members) == 1:
             return
-        for seq, message in buffer.messages.items():
+        for seq in seqs:
+            message = ring.message(seq)
             if summary.content.get(seq) != (message.sender_id, message.payload):
                 self._broken("I2", node, f"holds another message {seq} of {ring.ring_id}")
 

@@ -103,27 +103,28 @@ class Life:
         self._event("conf", now, configuration, configuration.cause)
 
     def send(self, sent: Sent, now: int) -> None:
-        """Record the first broadcast of a unit."""
-        service, payload, _ = sent.packet
-        self.sends.append(
-            Send(
-                decode_unit(payload),
-                sent.ring_id,
-                sent.seq,
-                len(self.confs) - 1,
-                len(self.deliveries),
-                service,
-                len(payload),
-                digest(payload),
-                now,
+        """Record the first broadcast of units."""
+        for seq, packet in enumerate(sent.packets, sent.first_seq):
+            service, payload, _ = packet
+            self.sends.append(
+                Send(
+                    decode_unit(payload),
+                    sent.ring_id,
+                    seq,
+                    len(self.confs) - 1,
+                    len(self.deliveries),
+                    service,
+                    len(payload),
+                    digest(payload),
+                    now,
+                )
             )
-        )
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
         conf_no = self._conf_no(delivered.conf_id)
         is_reduced = bool(self.confs) and self.confs[-1].transitional
-        for message in delivered.messages:
+        for message in delivered.messages():
             payload = message.payload
             unit_id = decode_unit(payload)
             if unit_id.sender != message.sender_id:

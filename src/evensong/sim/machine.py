@@ -7,14 +7,14 @@ and its inbox is empty; then an arriving datagram may be handed over at once.
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.stable import FIRST_START, StableRecord, decode_record
 from evensong.core.timer import NEVER
 from evensong.sim.workload import Queue
 
 if TYPE_CHECKING:
     from evensong.core.core import Core
-    from evensong.core.effects import Ordered, Sent
+    from evensong.core.effects import Sent
     from evensong.sim.history import Life
 
 MILLION: Final = 1_000_000
@@ -192,7 +192,7 @@ class Processor:
         self.state = ""  # in small letters, as the core announced it last
         self.configuration: Configuration | None = None
         self.last_sent: Sent | None = None
-        self.last_delivery: Ordered | None = None
+        self.last_delivery: tuple[RingId, int] | None = None  # where it was sequenced
         self.busy_until = 0
         self.paused = False
         self.wake_at = NEVER  # the wake-up in the heap that counts

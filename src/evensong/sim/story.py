@@ -136,7 +136,7 @@ class Story:
         elif isinstance(effect, Unicast):
             self._tell_unicast(processor, effect)
         elif isinstance(effect, Deliver):
-            for message in effect.messages:
+            for message in effect.messages():
                 self._tell_delivery(processor, effect, message)
         elif isinstance(effect, Install):
             conf = effect.configuration

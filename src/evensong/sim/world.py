@@ -25,6 +25,7 @@ from evensong.core.effects import (
     StateChange,
     TokenVisit,
     Unicast,
+    unbundled,
 )
 from evensong.core.ids import ProcessorId
 from evensong.core.timer import NEVER
@@ -252,7 +253,7 @@ class World:
         network = self.network
         observer = self.observer
         life = processor.life
-        effects = core.drain()
+        effects = unbundled(core.drain())
         if processor.fuse != NO_FUSE:
             effects = apart(effects)
         for effect in effects:
@@ -261,8 +262,9 @@ class World:
             if isinstance(effect, Broadcast):
                 network.broadcast(processor.node, effect.datagram, now)
             elif isinstance(effect, Deliver):
-                self.deliveries += len(effect.messages)
-                processor.last_delivery = effect.messages[-1]
+                self.deliveries += effect.count()
+                last = effect.parts[-1]
+                processor.last_delivery = last.ring_id, last.last_seq
                 if life is not None:
                     life.deliver(effect, now)
             elif isinstance(effect, Unicast):
@@ -485,7 +487,7 @@ class World:
                 continue
             for member in configuration.members:
                 got = self.by_node[member].last_delivery
-                if got is None or got.ring_id != sent.ring_id or got.seq < sent.seq:
+                if got is None or got[0] != sent.ring_id or got[1] < sent.last_seq():
                     return False
         return True
 
@@ -496,7 +498,10 @@ def apart(effects: list[Effect]) -> list[Effect]:
     for effect in effects:
         if isinstance(effect, Deliver):
             where, line, gap = effect.conf_id, effect.safe_line, effect.after_gap
-            each.extend(Deliver(where, [one], line, after_gap=gap) for one in effect.messages)
+            for part in effect.parts:
+                seqs = range(part.first_seq, part.last_seq + 1)
+                pieces = [[part.cut(seq, seq)] for seq in seqs]
+                each.extend(Deliver(where, piece, line, after_gap=gap) for piece in pieces)
         else:
             each.append(effect)
     return each

@@ -18,6 +18,7 @@ from evensong.core.effects import (
     Packet,
     Service,
     Unicast,
+    unbundled,
 )
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.stable import FIRST_START, StableRecord
@@ -129,7 +130,7 @@ class Desk:
 
     def _drained(self) -> list[Effect]:
         self.core.deadline()
-        return self.core.drain()
+        return unbundled(self.core.drain())
 
 
 class Bench:
@@ -278,7 +279,7 @@ def delivered(effects: list[Effect]) -> list[bytes]:
 
 def ordered(effects: list[Effect]) -> list[Ordered]:
     """Return the messages delivered, in order."""
-    return [one for effect in effects if isinstance(effect, Deliver) for one in effect.messages]
+    return [one for effect in effects if isinstance(effect, Deliver) for one in effect.messages()]
 
 
 def installed(effects: list[Effect]) -> list[Configuration]:

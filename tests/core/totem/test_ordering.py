@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, sets
 
-from evensong.core.effects import Broadcast, Packet, Sent, Service, Unicast
+from evensong.core.effects import Broadcast, Packet, Sent, Service, Unicast, unbundled
 from evensong.core.ids import NO_PROCESSOR, RingId
+from evensong.core.run import run_of
 from evensong.core.totem import wire
 from evensong.core.totem.frames import ENCAP, RETX, RegularToken
 from evensong.core.totem.ordering import Ring, elements, ranges
@@ -137,10 +138,21 @@ def test_recovery_traffic_counts_as_delivered_up_to_the_first_message_of_the_rin
 # -- broadcasting and repairing --------------------------------------------------------------
 
 
+def test_safe_messages_that_came_together_are_delivered_as_they_get_safe() -> None:
+    ring = ring_with()
+    said = [message(RING_ID, seq, 1, service=Service.SAFE) for seq in (1, 2, 3, 4)]
+    assert ring.add_run(run_of([wire.encode_regular(one, 0, 1, 1) for one in said]))
+    assert ring.deliver_ready() == []
+    for line, seqs in ((2, [1, 2]), (2, []), (3, [3]), (9, [4])):
+        ring.my_safe = line
+        assert seqs_delivered(ring) == seqs
+
+
 def test_each_new_message_gets_the_next_seq_and_is_kept() -> None:
     ring = ring_with()
     came = token(seq=7, aru=7)
-    effects = ring.broadcast_new(came, [Packet(Service.SAFE, b"a"), Packet(Service.AGREED, b"b")])
+    packets = [Packet(Service.SAFE, b"a"), Packet(Service.AGREED, b"b")]
+    effects = unbundled(ring.broadcast_new(came, packets))
     assert came.seq == 9
     assert [(one.seq, one.sender_id, one.payload) for one in messages(effects)] == [
         (8, 2, b"a"),
@@ -152,9 +164,9 @@ def test_each_new_message_gets_the_next_seq_and_is_kept() -> None:
 def test_a_message_is_known_as_sent_before_it_is_broadcast() -> None:
     # Whoever crashes in between has sent what nobody got; the other way round, what nobody sent.
     packets = [Packet(Service.AGREED, b"a"), Packet(Service.AGREED, b"b")]
-    effects = ring_with().broadcast_new(token(), packets)
+    effects = unbundled(ring_with().broadcast_new(token(), packets))
     assert [type(effect) for effect in effects] == [Sent, Broadcast, Sent, Broadcast]
-    assert [one.packet.payload for one in effects if isinstance(one, Sent)] == [b"a", b"b"]
+    assert [one.packets for one in effects if isinstance(one, Sent)] == [[one] for one in packets]
 
 
 def test_requests_are_answered_oldest_first_and_taken_off() -> None:
@@ -348,6 +360,18 @@ def test_a_visit_is_idle_when_nothing_changed_and_nobody_wants_anything() -> Non
     for change in (token(5, 5), token(4, 3, 3)):
         ring.count_idle(change)
         assert not ring.is_idle()
+
+
+def test_an_idle_token_rests_with_who_sent_last_and_at_first_with_the_representative() -> None:
+    first, second = ring_with(my_id=1), ring_with(my_id=2)
+    assert (first.rests_here(0), second.rests_here(0)) == (True, False)
+    for ring in (first, second):
+        ring.install_seq = 5  # an exchange of old messages, by whomever
+    assert (first.rests_here(5), second.rests_here(5)) == (True, False)
+    came = token(seq=5, aru=5)
+    second.broadcast_new(came, [Packet(Service.AGREED, b"m")])
+    assert (first.rests_here(came.seq), second.rests_here(came.seq)) == (False, True)
+    assert not second.rests_here(came.seq + 1)  # somebody spoke after me
 
 
 @given(sets(integers(1, 60)))

@@ -34,7 +34,7 @@ def told(effects: list[Effect]) -> list[object]:
     story: list[object] = []
     for effect in effects:
         if isinstance(effect, Deliver):
-            story += [one.seq for one in effect.messages]
+            story += [one.seq for one in effect.messages()]
         elif isinstance(effect, Install):
             kind = "transitional" if effect.configuration.transitional else "regular"
             story.append((kind, effect.configuration.conf_id, effect.configuration.members))

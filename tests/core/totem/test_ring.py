@@ -1,17 +1,28 @@
 """The door: what is let in, what is counted and dropped, and being late."""
 
+from itertools import chain, count
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
-from hypothesis.strategies import SearchStrategy, just, lists, one_of, sampled_from
+from hypothesis.strategies import (
+    SearchStrategy,
+    booleans,
+    integers,
+    just,
+    lists,
+    one_of,
+    sampled_from,
+    tuples,
+)
 
-from evensong.core.effects import Broadcast, Deliver, Halt
+from evensong.core.effects import Broadcast, Deliver, Halt, unbundled
 from evensong.core.ids import RingId
+from evensong.core.run import run_of
 from evensong.core.stable import StableRecord, decode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
-from evensong.core.totem.frames import ENCAP, RETX, Beacon
+from evensong.core.totem.frames import ENCAP, RETX, Beacon, RegularMessage
 from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import split
@@ -28,6 +39,7 @@ from tests.core.totem.bench import (
     join_from,
     message,
     next_token,
+    ordered,
     reach,
     regular,
     ring_of,
@@ -273,33 +285,55 @@ ODD = one_of(
 )
 
 
-@settings(report_multiple_bugs=False)
-@given(lists(one_of(USUAL, USUAL, ODD), max_size=10))
+@settings(report_multiple_bugs=False, max_examples=200)
+@given(lists(tuples(one_of(USUAL, ODD), integers(1, 4)), min_size=1, max_size=5), booleans())
 def test_datagrams_that_come_together_have_the_effects_of_one_after_the_other(
-    arrivals: list[Arrival],
+    alike: list[tuple[Arrival, int]], is_one_run: bool
 ) -> None:
     (_, apart), (_, together) = reach(State.OPERATIONAL), reach(State.OPERATIONAL)
     ring = apart.machine.ring
-    arrived = [one.laid_out(ring, at) for at, one in enumerate(arrivals, start=1)]
+    places = count(1)
+    runs = [[one.laid_out(ring, next(places)) for _ in range(times)] for one, times in alike]
+    arrived = [*chain.from_iterable(runs)]
     effects = [effect for one in arrived for effect in apart.receive(one)]
-    together.core.receive_many(arrived, together.now)
-    at_once = together.core.drain()
+    for run in [arrived] if is_one_run else runs:
+        together.core.receive_run(run_of(run), together.now)
+    at_once = unbundled(together.core.drain())
     assert delivered(at_once) == delivered(effects)
     kinds = [type(one) for one in effects if not isinstance(one, Deliver)]
     assert [type(one) for one in at_once if not isinstance(one, Deliver)] == kinds
     assert digest(together.core) == digest(apart.core)
+    assert kept(together.machine.ring) == kept(ring)
     assert together.drops == apart.drops
     assert together.core.pairs() == apart.core.pairs()
 
 
-def test_a_run_of_messages_is_delivered_at_once_whatever_their_order() -> None:
+def kept(ring: Ring) -> list[RegularMessage]:
+    return [ring.message(seq) for seq in sorted(ring.buffer.messages)]
+
+
+def test_a_run_waits_for_the_hole_before_it_and_fills_it() -> None:
     _, desk = reach(State.OPERATIONAL)
     ring = desk.machine.ring
-    seqs = [ring.buffer.high + ahead for ahead in (2, 1, 4, 3)]
-    desk.core.receive_many([regular(ring.ring_id, seq, 1) for seq in seqs], desk.now)
+    high = ring.buffer.high
+    for first, told in ((3, []), (7, []), (5, []), (1, [1, 2, 3, 4, 5, 6, 7, 8])):
+        seqs = high + first, high + first + 1
+        desk.core.receive_run(run_of([regular(ring.ring_id, seq, 1) for seq in seqs]), desk.now)
+        assert [one.seq - high for one in ordered(desk.core.drain())] == told
+    assert (ring.buffer.aru, ring.buffer.high) == (high + 8, high + 8)
+
+
+def test_messages_in_order_are_delivered_at_once_and_others_in_order() -> None:
+    _, desk = reach(State.OPERATIONAL)
+    ring = desk.machine.ring
+    seqs = [ring.buffer.high + ahead for ahead in (1, 2, 3, 4)]
+    desk.core.receive_run(run_of([regular(ring.ring_id, seq, 1) for seq in seqs]), desk.now)
     (effect,) = desk.core.drain()
     assert isinstance(effect, Deliver)
-    assert [one.seq for one in effect.messages] == sorted(seqs)
+    assert [one.seq for one in effect.messages()] == seqs
+    seqs = [ring.buffer.high + ahead for ahead in (2, 1, 4, 3)]
+    desk.core.receive_run(run_of([regular(ring.ring_id, seq, 1) for seq in seqs]), desk.now)
+    assert [one.seq for one in ordered(desk.core.drain())] == sorted(seqs)
 
 
 def test_nothing_is_taken_in_after_a_later_self_was_met() -> None:
@@ -307,7 +341,7 @@ def test_nothing_is_taken_in_after_a_later_self_was_met() -> None:
     ring = desk.machine.ring
     later_self = wire.encode_regular(message(ring.ring_id, 1, 1), 0, desk.my_id, 99)
     next_one = regular(ring.ring_id, ring.buffer.high + 1, 1)
-    desk.core.receive_many([next_one, later_self], desk.now)
+    desk.core.receive_run(run_of([next_one, later_self]), desk.now)
     assert [type(effect) for effect in desk.core.drain()] == [Deliver, Halt]
-    desk.core.receive_many([regular(ring.ring_id, ring.buffer.high + 1, 1)], desk.now)
+    desk.core.receive_run(run_of([regular(ring.ring_id, ring.buffer.high + 1, 1)]), desk.now)
     assert desk.core.drain() == []

@@ -173,7 +173,7 @@ def test_a_message_of_the_ring_that_ends_is_kept_and_not_delivered(state: State)
     seq = old.buffer.aru + 1
     datagram = regular(old.ring_id, seq, 3, b"late")
     assert desk.receive(datagram) == []
-    assert old.buffer.messages[seq].payload == b"late"
+    assert old.message(seq).payload == b"late"
     assert dropped(desk, datagram, "message received before")
 
 
@@ -185,13 +185,13 @@ def test_in_recovery_a_message_of_the_old_ring_comes_inside_one_of_the_new() -> 
     outer = regular(machine.my_ring_id, 1, 1, wire.encapsulate(inner), flags=ENCAP)
     assert desk.receive(outer) == []
     assert machine.ring.buffer.aru == 1
-    assert machine.old.buffer.messages[inner.seq].payload == b"exchanged"
+    assert machine.old.message(inner.seq).payload == b"exchanged"
 
 
 def test_in_recovery_an_application_message_of_a_faster_member_waits() -> None:
     _, desk = reach(RECOVERY)
     assert desk.receive(regular(desk.machine.my_ring_id, 1, 1, b"early")) == []
-    assert desk.machine.ring.buffer.messages[1].payload == b"early"
+    assert desk.machine.ring.message(1).payload == b"early"
 
 
 def test_in_recovery_a_late_message_of_the_old_ring_is_dropped() -> None:

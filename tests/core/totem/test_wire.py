@@ -108,6 +108,8 @@ def commits(draw: DrawFn) -> CommitToken:
 
 
 def fields(frame: object) -> dict[str, object]:
+    if isinstance(frame, RegularMessage):
+        return frame._asdict()
     return {name: getattr(frame, name) for name in type(frame).__slots__}  # type: ignore[attr-defined]
 
 

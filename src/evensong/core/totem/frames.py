@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
+from evensong.core.run import Run
 
 ENCAP: Final = 1  # the payload is a message of the old ring, exchanged in recovery
 RETX: Final = 2  # a retransmission; for diagnosis only
@@ -17,28 +18,117 @@ Range: TypeAlias = tuple[int, int]  # first seq, count
 
 
 @final
-class RegularMessage:
+class RegularMessage(NamedTuple):
     """A message with its place in the order: (ring_id, seq) never names two payloads."""
 
-    __slots__ = ("flags", "payload", "ring_id", "sender_id", "seq", "service", "timestamp")
+    sender_id: ProcessorId
+    ring_id: RingId
+    seq: int
+    service: Service
+    flags: int
+    timestamp: int
+    payload: bytes
+
+    @property
+    def first_seq(self) -> int:
+        """Return its place: alone it is a stretch of one."""
+        return self.seq
+
+    @property
+    def last_seq(self) -> int:
+        """Return its place."""
+        return self.seq
+
+    def at(self, seq: int) -> "RegularMessage":
+        """Return the message at a place of the stretch."""
+        assert seq == self.seq
+        return self
+
+    def cut(self, first_seq: int, last_seq: int) -> "RegularMessage":
+        """Return what lies between two places of the stretch, both included."""
+        assert first_seq == last_seq == self.seq
+        return self
+
+    def payloads(self) -> list[bytes]:
+        """Return the payload of each message of the stretch."""
+        return [self.payload]
+
+
+@final
+class Stretch:
+    """Messages of one sender with successive places, taken in together and alike but for them."""
+
+    __slots__ = (
+        "_flags",
+        "_run",
+        "_skip",
+        "first_seq",
+        "last_seq",
+        "ring_id",
+        "sender_id",
+        "service",
+        "timestamp",
+    )
 
     def __init__(
         self,
         sender_id: ProcessorId,
         ring_id: RingId,
-        seq: int,
+        first_seq: int,
         service: Service,
         flags: int,
         timestamp: int,
-        payload: bytes,
+        run: Run,
+        skip: int,
     ) -> None:
         self.sender_id: Final = sender_id
         self.ring_id: Final = ring_id
-        self.seq: Final = seq
+        self.first_seq: Final = first_seq
+        self.last_seq: Final = first_seq + len(run.buffers) - 1
         self.service: Final = service
-        self.flags: Final = flags
         self.timestamp: Final = timestamp
-        self.payload: Final = payload
+        self._flags: Final = flags
+        self._run: Final = run
+        self._skip: Final = skip  # what comes before the payload in each frame of the run
+
+    def at(self, seq: int) -> RegularMessage:
+        """Return the message at a place of the stretch."""
+        which = seq - self.first_seq
+        buffers, starts, stops = self._run
+        return RegularMessage(
+            self.sender_id,
+            self.ring_id,
+            seq,
+            self.service,
+            self._flags,
+            self.timestamp,
+            buffers[which][starts[which] + self._skip : stops[which]],
+        )
+
+    def cut(self, first_seq: int, last_seq: int) -> "Stretch":
+        """Return what lies between two places of the stretch, both included."""
+        if (first_seq, last_seq) == (self.first_seq, self.last_seq):
+            return self
+        which = slice(first_seq - self.first_seq, last_seq - self.first_seq + 1)
+        buffers, starts, stops = self._run
+        return Stretch(
+            self.sender_id,
+            self.ring_id,
+            first_seq,
+            self.service,
+            self._flags,
+            self.timestamp,
+            Run(buffers[which], starts[which], stops[which]),
+            self._skip,
+        )
+
+    def payloads(self) -> list[bytes]:
+        """Return the payload of each message of the stretch."""
+        skip = self._skip
+        return [buffer[start + skip : stop] for buffer, start, stop in zip(*self._run, strict=True)]
+
+
+Kept: TypeAlias = RegularMessage | Stretch
 
 
 @final

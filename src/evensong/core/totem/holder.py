@@ -4,13 +4,13 @@ A visit repairs, broadcasts, acknowledges, requests, passes the token on and del
 order; what it means for the membership is left to `ring.py`, which is told how the visit ended.
 """
 
-from collections.abc import Sequence
 from enum import Enum
 from typing import Final, final
 
 from evensong.core.core import Source
 from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
 from evensong.core.ids import ProcessorId
+from evensong.core.run import Run
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage, RegularToken
 from evensong.core.totem.ordering import Ring
@@ -105,20 +105,17 @@ class TokenHolder:
         timers.token_loss.start(now)
         return ""
 
-    def store_run(self, datagrams: Sequence[bytes], start: int, now: int) -> int:
-        """Keep the messages of the ring in use from there on, up to anything else; return how many.
-
-        It is `store` for each, in one loop: a busy ring spends most of its time here.
-        """
+    def store_run(self, run: Run, now: int) -> bool:
+        """Keep messages of the ring in use, `store` for all at once; False if they are no run."""
         ring = self.ring
-        kept = ring.add_run(datagrams, start)
-        if kept:
-            timers = self.timers
-            if ring.buffer.high > self.last_token_seq:
-                timers.token_retransmit.stop()
-            self.regular_at = now
-            timers.token_loss.start(now)
-        return kept
+        if not ring.add_run(run):
+            return False
+        timers = self.timers
+        if ring.buffer.high > self.last_token_seq:
+            timers.token_retransmit.stop()
+        self.regular_at = now
+        timers.token_loss.start(now)
+        return True
 
     def deliver_alone(self) -> None:
         """On a ring of one, a message is ordered and safe as soon as it is there.
@@ -135,7 +132,7 @@ class TokenHolder:
             left -= len(packets)
             for packet in packets:
                 message = ring.order(packet, ring.buffer.aru + 1)
-                self.effects.append(Sent(ring.ring_id, message.seq, packet))
+                self.effects.append(Sent(ring.ring_id, message.seq, [packet]))
                 ring.my_safe = message.seq
                 self.effects.extend(ring.deliver_ready())
                 ring.release()
@@ -164,8 +161,8 @@ class TokenHolder:
         ring.my_token_seq = token.token_seq
         self.timers.token_retransmit.stop()
         ring.count_idle(token)
-        is_held_here = recovery is None and ring.is_representative() and ring.is_idle()
-        if is_held_here and not self.source.backlog():
+        rests_here = recovery is None and ring.is_idle() and ring.rests_here(token.seq)
+        if rests_here and not self.source.backlog():
             self.held_token = token
             self.timers.hold.start(now)
             self.timers.token_loss.start(now)
@@ -181,7 +178,7 @@ class TokenHolder:
         return self.visit(token, None, now)
 
     def cancel_hold(self) -> None:
-        """Ask the representative to let the token of an idle ring go; once is enough."""
+        """Ask whoever holds the token of an idle ring to let it go; once is enough."""
         ring = self.ring
         if not self.hold_cancelled:
             self.hold_cancelled = True

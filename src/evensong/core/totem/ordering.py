@@ -8,15 +8,24 @@ Invariant: released <= my_safe <= my_aru, released <= high_delivered; none falls
 
 import struct
 from collections import deque
-from collections.abc import Sequence
-from itertools import islice
+from itertools import groupby, repeat
+from operator import itemgetter, sub
 from typing import Final, final
 
 from evensong.core.buffer import ReceiveBuffer
 from evensong.core.effects import Broadcast, Deliver, Effect, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
+from evensong.core.run import Run, run_of
 from evensong.core.totem.flow import FlowControl
-from evensong.core.totem.frames import ENCAP, RETX, Range, RegularMessage, RegularToken
+from evensong.core.totem.frames import (
+    ENCAP,
+    RETX,
+    Kept,
+    Range,
+    RegularMessage,
+    RegularToken,
+    Stretch,
+)
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.wire import (
     AGREED_CODE,
@@ -36,11 +45,15 @@ SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
 PLAIN: Final = frozenset([0, RETX])  # flags of what is no recovery traffic
 REGULAR_MAX: Final = REGULAR_SIZE + PAYLOAD_MAX
 HEAD: Final = struct.Struct("!BIQIQI")  # what all messages of one sender on one ring begin with
-HEAD_SIZE: Final = HEAD.size
-REST: Final = struct.Struct("!QBBQ")
-unpack_head: Final = HEAD.unpack_from
-unpack_rest: Final = REST.unpack_from
+REST: Final = struct.Struct("!BBQ")  # what comes between the seq and the payload
+PARTS: Final = struct.Struct(f"!{HEAD.size}sQ{REST.size}s")
+unpack_head: Final = HEAD.unpack
+unpack_rest: Final = REST.unpack
+unpack_parts: Final = PARTS.unpack_from
+pack_parts: Final = PARTS.pack
 pack_rest: Final = REST.pack
+PAYLOAD_OF: Final = itemgetter(1)  # of a packet
+SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
 
 @final
@@ -72,8 +85,10 @@ class Ring:
         "high_delivered",
         "idle_visits",
         "incarnation",
+        "install_seq",
         "members",
         "my_id",
+        "my_last_seq",
         "my_safe",
         "my_token_seq",
         "others",
@@ -105,9 +120,7 @@ class Ring:
         self.parameters: Final = parameters
         self.successor: Final = members[(members.index(my_id) + 1) % len(members)]
         self.predecessor: Final = members[members.index(my_id) - 1]
-        self.buffer: Final[ReceiveBuffer[RegularMessage]] = ReceiveBuffer(
-            parameters.receive_horizon
-        )
+        self.buffer: Final[ReceiveBuffer[Kept]] = ReceiveBuffer(parameters.receive_horizon)
         self.flow: Final = FlowControl(parameters.window_size, parameters.messages_max)
         self.ending: Final = Ending(my_id)
         self.my_token_seq = -1
@@ -117,6 +130,8 @@ class Ring:
         # The token's seq as my latest visits left it: a message is requested when it has been
         # missed on miss_count of them, so that what is merely in flight is not.
         self.seqs_visited: Final[deque[int]] = deque([0], maxlen=parameters.miss_count)
+        self.install_seq = 0  # up to here it is recovery traffic
+        self.my_last_seq = 0  # of what I broadcast
         self.seq_seen = -1  # the token's seq when it came last
         self.idle_visits = 0  # visits in a row that found nothing to do
         self.stuck_id = NO_PROCESSOR  # who holds the aru down, and for how long it has
@@ -132,52 +147,45 @@ class Ring:
         """Whether the message can be an honest one of this ring; all honest ones pass."""
         return self.buffer.is_in_reach(message.seq) and message.sender_id in self.members
 
-    def add_run(self, datagrams: Sequence[bytes], start: int) -> int:
-        """Keep the new messages of this ring from there on, up to anything else; return how many.
+    def add_run(self, run: Run) -> bool:
+        """Keep messages of one sender on this ring, all new and in order; False if it is not that.
 
-        The checks are those of `decode_regular`, `can_hold` and `has`; what fails one is left to
-        them, which know what it is.
+        The checks are those of `decode_regular`, `can_hold` and `has`. What fails one is left to
+        them, one by one: they know what it is. No step of Python is taken for a single message
+        here, for a busy ring spends most of its time with these.
         """
+        buffers, starts, stops = run
+        count = len(buffers)
+        sizes = [*map(sub, stops, starts)]
+        if min(sizes) < REGULAR_SIZE or max(sizes) > REGULAR_MAX:
+            return False
+        heads, seqs, rests = zip(*map(unpack_parts, buffers, starts), strict=True)
+        kind, transmitter, _, sender_id, ring_seq, ring_rep = unpack_head(heads[0])
+        code, flags, timestamp = unpack_rest(rests[0])
         buffer = self.buffer
         messages = buffer.messages
-        aru = buffer.aru
-        reach = aru + buffer.horizon
-        high = buffer.high
-        ring_id = self.ring_id
-        others, members, services = self.others, self.members, SERVICES
-        kept = 0
-        head = b"?"  # what the one before began with: the same transmitter, sender and ring
-        sender_id = NO_PROCESSOR
-        for datagram in islice(datagrams, start, None):
-            if not REGULAR_SIZE <= len(datagram) <= REGULAR_MAX:
-                break
-            if not datagram.startswith(head):
-                kind, transmitter, _, sender_id, ring_seq, ring_rep = unpack_head(datagram)
-                if (
-                    kind != REGULAR
-                    or (ring_seq, ring_rep) != ring_id
-                    or transmitter not in others
-                    or sender_id not in members
-                ):
-                    break
-                head = datagram[:HEAD_SIZE]
-            seq, code, flags, timestamp = unpack_rest(datagram, HEAD_SIZE)
-            if (
-                not aru < seq <= reach
-                or seq in messages
-                or flags not in PLAIN
-                or code not in services
-                or timestamp > SEQ_MAX
-            ):
-                break
-            messages[seq] = RegularMessage(
-                sender_id, ring_id, seq, services[code], flags, timestamp, datagram[REGULAR_SIZE:]
-            )
-            if seq > high:
-                high = seq
-            kept += 1
-        buffer.settle(high)
-        return kept
+        first, last = seqs[0], seqs[-1]
+        if (
+            kind != REGULAR
+            or RingId(ring_seq, ring_rep) != self.ring_id
+            or transmitter not in self.others
+            or sender_id not in self.members
+            or heads.count(heads[0]) != count
+            or not buffer.aru < first <= last <= buffer.aru + buffer.horizon
+            or seqs != tuple(range(first, first + count))
+            or not messages.keys().isdisjoint(seqs)
+            or code not in SERVICES
+            or flags not in PLAIN
+            or timestamp > SEQ_MAX
+            or rests.count(rests[0]) != count
+        ):
+            return False
+        service = SERVICES[code]
+        where = self.ring_id, first
+        stretch = Stretch(sender_id, *where, service, flags, timestamp, run, REGULAR_SIZE)
+        messages.update(zip(seqs, repeat(stretch)))
+        buffer.settle(first, last)
+        return True
 
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the token can be an honest one of this ring; all honest ones pass."""
@@ -203,8 +211,17 @@ class Ring:
             self.seq_seen = seq
 
     def is_idle(self) -> bool:
-        """Whether the representative may hold the token."""
+        """Whether the token may rest."""
         return self.idle_visits >= self.parameters.idle_rotations
+
+    def rests_here(self, seq: int) -> bool:
+        """Whether an idle token with this seq rests with me: who sent last often sends next.
+
+        Before anybody has sent anything on this ring, it rests with the representative.
+        """
+        if seq <= self.install_seq:
+            return self.is_representative()
+        return seq == self.my_last_seq
 
     def resend_requested(self, token: RegularToken) -> list[Effect]:
         """Take the requests off the token that I can answer, oldest first [SRP §4]."""
@@ -215,7 +232,7 @@ class Ring:
         left: list[int] = []
         for seq in elements(token.rtr):
             if seq in messages and len(repairs) < repairs_max:
-                repairs.append(self._broadcast(messages[seq], RETX))
+                repairs.append(self._broadcast(self.message(seq), RETX))
             elif seq > released:
                 left.append(seq)
         token.rtr = ranges(left)
@@ -230,21 +247,30 @@ class Ring:
     def broadcast_new(self, token: RegularToken, packets: list[Packet]) -> list[Effect]:
         """Give packets their places in the order [SRP §4]."""
         effects: list[Effect] = []
-        ring_id, my_id = self.ring_id, self.my_id
-        messages = self.buffer.messages
-        head = HEAD.pack(REGULAR, my_id, self.incarnation, my_id, *ring_id)
-        seq = token.seq
-        for packet in packets:
-            seq += 1
-            service, payload, timestamp = packet
-            assert len(payload) <= PACKET_MAX
-            messages[seq] = RegularMessage(my_id, ring_id, seq, service, 0, timestamp, payload)
-            code = SAFE_CODE if service is SAFE else AGREED_CODE
-            effects.append(Sent(ring_id, seq, packet))
-            effects.append(Broadcast(head + pack_rest(seq, code, 0, timestamp) + payload))
-        self.buffer.settle(seq)
-        token.seq = seq
+        for (service, timestamp), alike in groupby(packets, SERVICE_AND_TIME):
+            effects.append(self._broadcast_alike(token, [*alike], service, timestamp))
         return effects
+
+    def _broadcast_alike(
+        self, token: RegularToken, packets: list[Packet], service: Service, timestamp: int
+    ) -> Sent:
+        ring_id, my_id = self.ring_id, self.my_id
+        first = token.seq + 1
+        last = token.seq = self.my_last_seq = token.seq + len(packets)
+        seqs = range(first, last + 1)
+        payloads = [*map(PAYLOAD_OF, packets)]
+        run = run_of(payloads)
+        assert max(run.stops) <= PACKET_MAX
+        stretch = Stretch(my_id, ring_id, first, service, 0, timestamp, run, 0)
+        self.buffer.messages.update(zip(seqs, repeat(stretch)))
+        self.buffer.settle(first, last)
+        head = HEAD.pack(REGULAR, my_id, self.incarnation, my_id, *ring_id)
+        rest = pack_rest(SAFE_CODE if service is SAFE else AGREED_CODE, 0, timestamp)
+        datagrams = [
+            pack_parts(head, seq, rest) + payload
+            for seq, payload in zip(seqs, payloads, strict=True)
+        ]
+        return Sent(ring_id, first, packets, datagrams)
 
     def broadcast_old(
         self, token: RegularToken, old_messages: list[RegularMessage]
@@ -350,18 +376,25 @@ class Ring:
     def deliver_ready(self) -> list[Effect]:
         """Deliver what the order and the safe line allow [SRP §4]."""
         messages = self.buffer.messages
-        ready: list[RegularMessage] = []
+        ready: list[Kept] = []
         seq = self.high_delivered + 1
-        message = messages.get(seq)
-        # A safe message that is not safe yet blocks all behind it.
-        while message is not None and (message.service is not SAFE or seq <= self.my_safe):
-            ready.append(message)
-            seq += 1
-            message = messages.get(seq)
+        while seq <= self.buffer.aru:
+            kept = messages[seq]
+            last = kept.last_seq
+            if kept.service is SAFE and last > self.my_safe:
+                last = self.my_safe
+                if last < seq:
+                    break  # a safe message that is not safe yet blocks all behind it
+            ready.append(kept.cut(seq, last))
+            seq = last + 1
         if not ready:
             return []
         self.high_delivered = seq - 1
         return [Deliver(self.ring_id, ready, self.my_safe, after_gap=False)]
+
+    def message(self, seq: int) -> RegularMessage:
+        """Return a message that is here."""
+        return self.buffer.messages[seq].at(seq)
 
     def consume_recovery_traffic(self) -> None:
         """Count recovery traffic as delivered: what it carried is with the old ring's messages.
@@ -369,9 +402,8 @@ class Ring:
         Else an exchange larger than the buffers' horizon would never end.
         """
         messages = self.buffer.messages
-        while True:
-            message = messages.get(self.high_delivered + 1)
-            if message is None or not message.flags & ENCAP:
+        while self.high_delivered + 1 in messages:
+            if not self.message(self.high_delivered + 1).flags & ENCAP:
                 return
             self.high_delivered += 1
 

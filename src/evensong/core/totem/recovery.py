@@ -74,9 +74,8 @@ class Recovery:
 
     def next_old_messages(self, count: int) -> list[RegularMessage]:
         """Take the next messages off the queue to be exchanged."""
-        messages = self.old.buffer.messages
         queue = self.retrans_queue
-        return [messages[queue.popleft()] for _ in range(min(count, len(queue)))]
+        return [self.old.message(queue.popleft()) for _ in range(min(count, len(queue)))]
 
     def count_visit(self, token: RegularToken, my_aru: int) -> bool:
         """Follow retrans_flg over the visits; return whether to install now [SRP §6]."""
@@ -131,7 +130,7 @@ def close_ring(
     # The regular part: everybody in the old ring is known to have the safe messages here.
     seq = old.high_delivered + 1
     while seq in messages:
-        message = messages[seq]
+        message = old.message(seq)
         if message.service is Service.SAFE and seq > high_ring_delivered:
             break
         if message.service is Service.SAFE:
@@ -151,7 +150,7 @@ def close_ring(
         if later not in messages:
             after_gap = True
         elif not after_gap or messages[later].sender_id in old.ending.deliver_memb:
-            message = messages[later]
+            message = old.message(later)
             effects.append(Deliver(transitional_id, [message], safe_line, after_gap=after_gap))
     effects.append(
         Install(Configuration(ring_id, transitional_id, members, transitional=False, cause=cause))

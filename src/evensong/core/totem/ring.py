@@ -4,13 +4,13 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
-from collections.abc import Sequence
 from random import Random
 from typing import Final, final
 
 from evensong.core.core import Core, Source
 from evensong.core.effects import Broadcast, Effect, Halt
 from evensong.core.ids import NO_PROCESSOR, ProcessorId
+from evensong.core.run import Run
 from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
@@ -66,22 +66,19 @@ class SingleRing(Core):
             self._notice_pause(now)
             self._receive_or_drop(datagram, now)
 
-    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
-        """Take in datagrams that came together; a run of messages is taken in at once."""
-        if not self.halted:
-            self._notice_pause(now)
+    def receive_run(self, run: Run, now: int) -> None:
+        """Take in datagrams that came together; messages of one sender are taken in at once."""
+        if self.halted:
+            return
+        self._notice_pause(now)
         machine = self.machine
-        at = 0
-        while at < len(datagrams) and not self.halted:
-            if machine.state is OPERATIONAL:
-                stored = machine.holder.store_run(datagrams, at, now)
-                if stored:
-                    machine.met.add("regular")
-                    machine.deliver_stored()
-                    at += stored
-                    continue
-            self._receive_or_drop(datagrams[at], now)
-            at += 1
+        if machine.state is OPERATIONAL and machine.holder.store_run(run, now):
+            machine.met.add("regular")
+            machine.deliver_stored()
+            return
+        for datagram in run.frames():
+            if not self.halted:
+                self._receive_or_drop(datagram, now)
 
     def _receive_or_drop(self, datagram: bytes, now: int) -> None:
         try:

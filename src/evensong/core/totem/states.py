@@ -477,7 +477,7 @@ class StateMachine:
         self._change_state(State.OPERATIONAL)
         suspect = self.old.suspect()
         self.old = ring
-        ring.high_delivered = install_seq  # what came before is recovery traffic, not messages
+        ring.high_delivered = ring.install_seq = install_seq  # the rest was no messages
         absent = self.membership.install(ring.members)
         self.strangers.came(ring.members)
         self.strangers.missed(absent, now)

@@ -1,0 +1,28 @@
+import pytest
+
+from evensong.daemon.burst import Burst, bursts
+
+
+def test_frames_of_about_one_length_go_in_bursts_and_others_by_themselves() -> None:
+    sizes = [90, 90, 85, 30, 90, 20, 190]
+    frames = [bytes([at]) * size for at, size in enumerate(sizes, start=1)]
+    made = bursts(frames, 10, 64)
+    assert [[len(one) for one in burst] for burst in made] == [[90, 90, 85, 30], [90, 20], [190]]
+    assert [one for burst in made for one in burst] == frames
+    assert bursts(frames, 10, 1) == [[one] for one in frames]
+
+
+@pytest.mark.parametrize(("size", "longest"), [(90, 64), (1_390, 46), (64_990, 1), (99_999, 1)])
+def test_a_burst_is_what_the_kernel_takes_in_one_call(size: int, longest: int) -> None:
+    made = bursts([bytes(size)] * 100, 10, 64)
+    assert len(made[0]) == longest
+    assert sum(map(len, made)) == 100
+    mixed = bursts([bytes(size)] * 99 + [b"shorter"], 10, 64)
+    assert max(map(len, mixed)) == longest
+    assert sum(map(len, mixed)) == 100
+
+
+def test_a_burst_is_cut_at_equal_lengths() -> None:
+    assert Burst(b"aabbc", 2).split() == [b"aa", b"bb", b"c"]
+    assert Burst(b"aabb", 2).split() == [b"aa", b"bb"]
+    assert Burst(b"", 0).split() == [b""]
