@@ -1,0 +1,23 @@
+"""Bounds of the group layer: what a client, a frame and a daemon may ask for."""
+
+from typing import Final, NamedTuple
+
+GROUP_NAME_BYTES_MAX: Final = 64
+USER_NAME_BYTES_MAX: Final = 32
+GROUPS_MAX: Final = 64  # in the destination of one message
+SETS_MAX: Final = 1_024  # destinations that one session keeps at once
+SESSIONS_MAX: Final = 4_096  # sessions of one daemon at one time
+JOINED_MAX: Final = 4_096  # groups of one session
+MESSAGE_MAX: Final = 16 * 2**20  # the default; never more than LENGTH_MAX
+LENGTH_MAX: Final = 2**30  # no message is longer, whatever the settings
+DEFICIT: Final = 16 * 1_024  # bytes that a session may send before the next one's turn
+CHUNK_LEAST: Final = 64  # a smaller piece of a large message waits for the next packet
+
+
+class Limits(NamedTuple):
+    """The settings of the group layer; all daemons of a cluster should have the same."""
+
+    payload_max: int = 1_300  # of a packet, the unit's head included
+    message_max: int = MESSAGE_MAX
+    session_bytes_max: int = 2 * MESSAGE_MAX  # that one session may have queued
+    queue_bytes_max: int = 200 * 1_300  # of all sessions together: throttling goes by it
