@@ -1,0 +1,96 @@
+"""Views: how a group is shown to its members, and by what it differs from what they saw before.
+
+Pure functions of the directory and the configuration, so all daemons that have gone together make
+the same view, whether they have members to show it to or not.
+"""
+
+from collections.abc import Container
+from typing import final
+
+from evensong.core.groups.directory import Group
+from evensong.core.groups.events import Cause, MemberId, View, ViewId
+from evensong.core.ids import Configuration, ProcessorId
+
+
+@final
+class Change:
+    """Why and where a group changes: what its views have in common."""
+
+    __slots__ = ("cause", "component_of", "configuration", "primary", "seq", "sub", "subject")
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        cause: Cause,
+        *,
+        primary: bool,
+        seq: int = 0,
+        sub: int = 0,
+        subject: MemberId | None = None,
+        component_of: dict[ProcessorId, tuple[ProcessorId, ...]] | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.cause = cause
+        self.primary = primary
+        self.seq = seq
+        self.sub = sub
+        self.subject = subject
+        self.component_of = component_of  # None unless components have met
+
+
+def make_view(name: str, group: Group, change: Change, together: Container[ProcessorId]) -> View:
+    """Show a group as it is now, and remember that it was.
+
+    `together` are the daemons that came with ours from the view before. Members of others were
+    apart in between, even if they are in both views.
+    """
+    conf = change.configuration
+    members = group.members()
+    before = group.shown if conf.transitional else group.regular
+    there_before = frozenset(before)
+    stayed = tuple([one for one in members if one in there_before and one.daemon in together])
+    there_still = frozenset(stayed)
+    view = View(
+        name,
+        ViewId(conf.conf_id, change.seq, change.sub, group.counter),
+        members,
+        tuple([one for one in members if one not in there_still]),
+        tuple([one for one in before if one not in there_still]),
+        stayed,
+        _components(members, change.component_of),
+        change.cause,
+        change.subject,
+        primary=change.primary,
+        transitional=conf.transitional,
+    )
+    group.shown = members
+    group.is_transitional = conf.transitional
+    if not conf.transitional:
+        group.regular = members
+    return view
+
+
+def is_changed(group: Group, together: Container[ProcessorId]) -> bool:
+    """Whether a regular configuration must show the group again."""
+    if group.is_transitional:
+        return True
+    members = group.members()
+    return members != group.regular or any(one.daemon not in together for one in members)
+
+
+def _components(
+    members: tuple[MemberId, ...],
+    component_of: dict[ProcessorId, tuple[ProcessorId, ...]] | None,
+) -> tuple[tuple[MemberId, ...], ...]:
+    if component_of is None:
+        return (members,) if members else ()
+    by_component: dict[tuple[ProcessorId, ...], list[MemberId]] = {}
+    for member in members:
+        by_component.setdefault(component_of[member.daemon], []).append(member)
+    return tuple([tuple(part) for part in by_component.values()])
+
+
+def has_majority(members: tuple[ProcessorId, ...], electorate: tuple[ProcessorId, ...]) -> bool:
+    """Whether the daemons are more than half of the electorate; nobody is of an empty one."""
+    present = [one for one in electorate if one in members]
+    return 2 * len(present) > len(electorate)
