@@ -1,8 +1,8 @@
 """The group directory: who is in which group, in the order in which they joined.
 
 A deterministic function of the delivered order and of configurations; daemons that went together
-have equal ones. A group without members is forgotten, its counter of views too: what makes a view's
-id unique is its place in the order.
+have equal ones. A group without members is forgotten. Views are counted over all groups: a counter
+for each would have to be kept for every name that was ever used, or begin again.
 Invariant: members of a group are sorted by where they joined; `groups_of` mirrors `groups`.
 """
 
@@ -25,11 +25,10 @@ class Entry(NamedTuple):
 class Group:
     """One group."""
 
-    __slots__ = ("counter", "entries", "is_transitional", "regular", "shown")
+    __slots__ = ("entries", "is_transitional", "regular", "shown")
 
-    def __init__(self, counter: int = 0) -> None:
+    def __init__(self) -> None:
         self.entries: Final[list[Entry]] = []
-        self.counter = counter  # of the view that was made last; it never falls
         self.regular: tuple[MemberId, ...] = ()  # the members in its last regular view
         self.shown: tuple[MemberId, ...] = ()  # the members in its last view of any kind
         self.is_transitional = False  # its last view was one; a regular one must follow
@@ -43,7 +42,6 @@ class GroupState(NamedTuple):
     """A group as it is told to others."""
 
     name: str
-    counter: int
     entries: tuple[Entry, ...]
 
 
@@ -51,11 +49,12 @@ class GroupState(NamedTuple):
 class Directory:
     """All groups, as one daemon knows them."""
 
-    __slots__ = ("groups", "groups_of", "version")
+    __slots__ = ("counter", "groups", "groups_of", "version")
 
     def __init__(self) -> None:
         self.groups: Final[dict[str, Group]] = {}
         self.groups_of: Final[dict[MemberId, set[str]]] = {}
+        self.counter = 0  # of changes that were shown; it never falls
         self.version = 0  # rises with every change; whoever keeps what follows from it compares
 
     def join(self, name: str, member: MemberId, order: OrderId) -> Group | None:
@@ -107,21 +106,16 @@ class Directory:
 
     def states(self) -> list[GroupState]:
         """Return all groups, sorted by name: what others are told when networks merge."""
-        return [
-            GroupState(name, self.groups[name].counter, tuple(self.groups[name].entries))
-            for name in sorted(self.groups)
-        ]
+        return [GroupState(name, tuple(self.groups[name].entries)) for name in sorted(self.groups)]
 
-    def merge(self, states: Iterable[GroupState]) -> None:
-        """Become the union of what the components have told, ours among them.
-
-        Every group's counter rises, whether its view changes for us or not: only its members'
-        daemons could tell, and all must agree.
-        """
+    def merge(self, counter: int, states: Iterable[GroupState]) -> None:
+        """Become the union of what the components have told, ours among them."""
+        assert counter >= self.counter
+        self.counter = counter
         before = dict(self.groups)
         self.groups.clear()
         self.groups_of.clear()
-        for name, counter, entries in states:
+        for name, entries in states:
             group = self.groups.get(name)
             if group is None:
                 group = self.groups[name] = Group()
@@ -129,16 +123,14 @@ class Directory:
                     was = before[name]
                     group.regular, group.shown = was.regular, was.shown
                     group.is_transitional = was.is_transitional
-            group.counter = max(group.counter, counter)
             group.entries.extend(entries)
             for entry in entries:
                 self.groups_of.setdefault(entry.member, set()).add(name)
         for group in self.groups.values():
-            group.counter += 1
             group.entries.sort()
         self.version += 1
 
     def digest(self) -> int:
-        """Return a hash of all groups, their members and counters; equal in every process."""
-        text = repr(self.states()).encode()
+        """Return a hash of all groups, their members and the counter; equal in every process."""
+        text = repr((self.counter, self.states())).encode()
         return zlib.crc32(text) << 32 | zlib.adler32(text)

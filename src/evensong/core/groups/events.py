@@ -86,13 +86,14 @@ class ViewId(NamedTuple):
 
     The first three say where in the order the group became so: the configuration *in which* the
     change was delivered, and the place of the control message that caused it. A change of the
-    network comes before every message of its configuration and has seq 0.
+    network comes before every message of its configuration and has seq 0. A transitional
+    configuration is named by the lowest daemon of those whose directories were equal in it.
     """
 
     conf_id: RingId
     seq: int
     sub: int
-    counter: int  # of the group's views; it skips numbers when networks merge
+    counter: int  # of changes to any group; it rises, with gaps
 
 
 class Cause(Enum):
@@ -208,7 +209,7 @@ class Delivered:
         self.destination: Final = destination
         self.order: Final = order  # of the frame's first message; the next have the next sub
         self.frame: Final = frame  # header and all, always of kind WHOLE: see frame.py
-        self.conf_id: Final = conf_id  # the configuration of delivery
+        self.conf_id: Final = conf_id  # the configuration of delivery, as views name it
         self.reduced: Final = reduced  # in a transitional one: promised for its members only
 
 

@@ -7,9 +7,10 @@ parts, ahead of everything else it sends there. Whoever has all parts of some da
 component; when the components known cover the configuration, all have been heard. That is a
 function of the delivered order alone, so all daemons find it at the same place.
 
-    state: component:u16 | ids:u32* | groups:u32 | groups
-    group: name:text counter:u64 members:u32 | joined:ring_seq:u64 ring_rep:u32 seq:u64 sub:u32
-           daemon:u32 incarnation:u64 session:u32 user:text
+    state:  component:u16 | ids:u32* | counter:u64 groups:u32 | groups
+    group:  name:text count:u32 | members
+    member: ring_seq:u64 ring_rep:u32 seq:u64 sub:u32     where it joined
+            daemon:u32 incarnation:u64 session:u32 user:text
 """
 
 import struct
@@ -24,7 +25,7 @@ from evensong.errors import MalformedFrame
 
 COUNT16: Final = struct.Struct("!H")
 COUNT32: Final = struct.Struct("!I")
-GROUP: Final = struct.Struct("!QI")
+COUNTS: Final = struct.Struct("!QI")
 ENTRY: Final = struct.Struct("!QIQIIQI")
 COUNTER_MAX: Final = 2**62  # adding to it stays encodable
 
@@ -33,6 +34,7 @@ class ComponentState(NamedTuple):
     """What the lowest daemon of a component tells about it."""
 
     component: tuple[ProcessorId, ...]  # ascending
+    counter: int
     groups: tuple[GroupState, ...]
 
 
@@ -87,18 +89,24 @@ class Exchange:
                 return state.component
         return ()
 
+    def counter(self) -> int:
+        """Return the highest counter of views that was told."""
+        return max(state.counter for state in self.states)
+
     def groups(self) -> list[GroupState]:
         """Return the groups of all components."""
         return [group for state in self.states for group in state.groups]
 
 
-def encode_component(component: Iterable[ProcessorId], groups: Iterable[GroupState]) -> bytes:
+def encode_component(
+    component: Iterable[ProcessorId], counter: int, groups: Iterable[GroupState]
+) -> bytes:
     """Lay out what is told about a component."""
     ids = sorted(component)
     told = list(groups)
-    pieces = [COUNT16.pack(len(ids)), *map(COUNT32.pack, ids), COUNT32.pack(len(told))]
-    for name, counter, entries in told:
-        pieces += [encode_text(name), GROUP.pack(counter, len(entries))]
+    pieces = [COUNT16.pack(len(ids)), *map(COUNT32.pack, ids), COUNTS.pack(counter, len(told))]
+    for name, entries in told:
+        pieces += [encode_text(name), COUNT32.pack(len(entries))]
         for (ring_id, seq, sub), member in entries:
             daemon, incarnation, session, user = member
             pieces.append(ENTRY.pack(*ring_id, seq, sub, daemon, incarnation, session))
@@ -123,8 +131,10 @@ def _decode_state(state: bytes) -> ComponentState:
     if list(component) != sorted(set(component)):
         raise MalformedFrame("state: component")
     at += COUNT32.size * size
-    (count,) = COUNT32.unpack_from(state, at)
-    at += COUNT32.size
+    counter, count = COUNTS.unpack_from(state, at)
+    if counter > COUNTER_MAX:
+        raise MalformedFrame("state: counter")
+    at += COUNTS.size
     groups: list[GroupState] = []
     while len(groups) < count:
         group, at = _decode_group(state, at, component)
@@ -133,16 +143,16 @@ def _decode_state(state: bytes) -> ComponentState:
         groups.append(group)
     if at != len(state):
         raise MalformedFrame("state: size")
-    return ComponentState(component, tuple(groups))
+    return ComponentState(component, counter, tuple(groups))
 
 
 def _decode_group(
     state: bytes, at: int, component: tuple[ProcessorId, ...]
 ) -> tuple[GroupState, int]:
     name, at = decode_text(state, at)
-    counter, count = GROUP.unpack_from(state, at)
-    at += GROUP.size
-    if not is_group_name(name) or not count or counter > COUNTER_MAX:
+    (count,) = COUNT32.unpack_from(state, at)
+    at += COUNT32.size
+    if not is_group_name(name) or not count:
         raise MalformedFrame("state: group")
     entries: list[Entry] = []
     while len(entries) < count:
@@ -155,4 +165,4 @@ def _decode_group(
         if entries and entry <= entries[-1]:
             raise MalformedFrame("state: order of members")
         entries.append(entry)
-    return GroupState(name, counter, tuple(entries)), at
+    return GroupState(name, tuple(entries)), at

@@ -81,7 +81,7 @@ from evensong.core.groups.routes import Routes
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.groups.sessions import Sessions
 from evensong.core.groups.views import Change, has_majority, is_changed, make_view
-from evensong.core.ids import NO_RING, Configuration, ProcessorId
+from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import MalformedFrame
 
 
@@ -111,6 +111,7 @@ class Groups:
         "_my_id",
         "_safe_line",
         "assembly",
+        "conf_id",
         "configuration",
         "directory",
         "drops",
@@ -145,6 +146,7 @@ class Groups:
         self.configuration = Configuration(
             NO_RING, NO_RING, (my_id,), transitional=True, cause="start"
         )
+        self.conf_id = NO_RING  # as views and deliveries name the configuration
         self.state = State.TRANSITIONAL
         self.primary = False
         self.together: tuple[ProcessorId, ...] = (my_id,)  # ascending
@@ -199,6 +201,7 @@ class Groups:
     def on_install(self, configuration: Configuration) -> None:
         """Take in a transitional or a regular configuration."""
         self.configuration = configuration
+        self.conf_id = configuration.conf_id
         self.primary = has_majority(configuration.members, self.electorate)
         self._events.append(
             Reconfigured(
@@ -244,26 +247,27 @@ class Groups:
         self.state = State.TRANSITIONAL
         members = self.configuration.members
         self.together = tuple([one for one in self.together if one in members])
-        for name in self.directory.restrict(self.together):
+        # Two components whose exchange was cut short may go on together: their views differ.
+        self.conf_id = RingId(self.conf_id.seq, self.together[0])
+        lost = self.directory.restrict(self.together)
+        change = self._network_change()
+        for name in lost:
             group = self.directory.groups.get(name)
             if group is not None:
-                self._show_next(name, group, self._network_change())
+                self._show(name, group, change, self.together)
         self._release()
 
     def enter_regular(self) -> None:
         """Nobody else came: the directory is everybody's as it is."""
         self.state = State.REGULAR
-        for name in sorted(self.directory.groups):
-            group = self.directory.groups[name]
-            if is_changed(group, self.together):
-                self._show_next(name, group, self._network_change())
+        self._show_changed(self._network_change(), self.together)
 
     def enter_exchanging(self) -> None:
         """Others came: tell them what we know, ahead of all else, and wait for what they know."""
         self.state = State.EXCHANGING
         self._exchange = Exchange(self.configuration)
         if self._my_id == self.together[0]:
-            state = encode_component(self.together, self.directory.states())
+            state = encode_component(self.together, self.directory.counter, self.directory.states())
             contents = encode_state(state, self.queue.frame_max - HEADER_SIZE)
             self.queue.put_first([control_frame(0, content) for content in contents])
 
@@ -273,17 +277,10 @@ class Groups:
         together = self.together
         self.state = State.REGULAR
         self.together = self.configuration.members
-        self.directory.merge(exchange.groups())
-        change = Change(
-            self.configuration,
-            Cause.NETWORK,
-            primary=self.primary,
-            component_of={one: exchange.component_of(one) for one in self.together},
-        )
-        for name in sorted(self.directory.groups):
-            group = self.directory.groups[name]
-            if is_changed(group, together):
-                self._show(name, group, change, together)
+        self.directory.merge(exchange.counter(), exchange.groups())
+        change = self._network_change()
+        change.component_of = {one: exchange.component_of(one) for one in self.together}
+        self._show_changed(change, together)
         self._release()
 
     def _release(self) -> None:
@@ -376,9 +373,8 @@ class Groups:
                 recipients = tuple([one for one in recipients if one != session])
         if recipients:
             reduced = self.state is State.TRANSITIONAL
-            conf_id = self.configuration.conf_id
             self._events.append(
-                Delivered(recipients, route.destination, order, frame, conf_id, reduced)
+                Delivered(recipients, route.destination, order, frame, self.conf_id, reduced)
             )
 
     # -- control messages --------------------------------------------------------------------
@@ -420,7 +416,8 @@ class Groups:
             self.sessions.open[member.session].joins_under_way -= 1
         group = self.directory.join(wish.group, member, order)
         if group is not None:
-            self._show_next(wish.group, group, self._change(Cause.JOIN, member, order))
+            change = self._change(Cause.JOIN, member, order)
+            self._show(wish.group, group, change, self.together)
         elif is_here:
             self._events.append(Error(member.session, ErrorCode.ALREADY_MEMBER, wish.request_id))
 
@@ -440,24 +437,38 @@ class Groups:
         self, name: str, group: Group, cause: Cause, member: MemberId, order: OrderId
     ) -> None:
         if group.entries:
-            self._show_next(name, group, self._change(cause, member, order))
+            self._show(name, group, self._change(cause, member, order), self.together)
 
     def _change(self, cause: Cause, subject: MemberId, order: OrderId) -> Change:
+        self.directory.counter += 1
         return Change(
-            self.configuration,
+            self.conf_id,
             cause,
+            self.directory.counter,
             primary=self.primary,
+            transitional=self.state is State.TRANSITIONAL,
             seq=order.seq,
             sub=order.sub,
             subject=subject,
         )
 
     def _network_change(self) -> Change:
-        return Change(self.configuration, Cause.NETWORK, primary=self.primary)
+        """All groups that a change of the network concerns are shown under one number."""
+        self.directory.counter += 1
+        return Change(
+            self.conf_id,
+            Cause.NETWORK,
+            self.directory.counter,
+            primary=self.primary,
+            transitional=self.state is State.TRANSITIONAL,
+        )
 
-    def _show_next(self, name: str, group: Group, change: Change) -> None:
-        group.counter += 1
-        self._show(name, group, change, self.together)
+    def _show_changed(self, change: Change, together: tuple[ProcessorId, ...]) -> None:
+        """Show, in a regular configuration, each group that is not as its last regular view."""
+        for name in sorted(self.directory.groups):
+            group = self.directory.groups[name]
+            if is_changed(group, together):
+                self._show(name, group, change, together)
 
     def _show(
         self, name: str, group: Group, change: Change, together: tuple[ProcessorId, ...]

@@ -9,29 +9,43 @@ from typing import final
 
 from evensong.core.groups.directory import Group
 from evensong.core.groups.events import Cause, MemberId, View, ViewId
-from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.ids import ProcessorId, RingId
 
 
 @final
 class Change:
     """Why and where a group changes: what its views have in common."""
 
-    __slots__ = ("cause", "component_of", "configuration", "primary", "seq", "sub", "subject")
+    __slots__ = (
+        "cause",
+        "component_of",
+        "conf_id",
+        "counter",
+        "primary",
+        "seq",
+        "sub",
+        "subject",
+        "transitional",
+    )
 
     def __init__(
         self,
-        configuration: Configuration,
+        conf_id: RingId,
         cause: Cause,
+        counter: int,
         *,
         primary: bool,
+        transitional: bool,
         seq: int = 0,
         sub: int = 0,
         subject: MemberId | None = None,
         component_of: dict[ProcessorId, tuple[ProcessorId, ...]] | None = None,
     ) -> None:
-        self.configuration = configuration
+        self.conf_id = conf_id
         self.cause = cause
+        self.counter = counter
         self.primary = primary
+        self.transitional = transitional
         self.seq = seq
         self.sub = sub
         self.subject = subject
@@ -44,15 +58,14 @@ def make_view(name: str, group: Group, change: Change, together: Container[Proce
     `together` are the daemons that came with ours from the view before. Members of others were
     apart in between, even if they are in both views.
     """
-    conf = change.configuration
     members = group.members()
-    before = group.shown if conf.transitional else group.regular
+    before = group.shown if change.transitional else group.regular
     there_before = frozenset(before)
     stayed = tuple([one for one in members if one in there_before and one.daemon in together])
     there_still = frozenset(stayed)
     view = View(
         name,
-        ViewId(conf.conf_id, change.seq, change.sub, group.counter),
+        ViewId(change.conf_id, change.seq, change.sub, change.counter),
         members,
         tuple([one for one in members if one not in there_still]),
         tuple([one for one in before if one not in there_still]),
@@ -61,11 +74,11 @@ def make_view(name: str, group: Group, change: Change, together: Container[Proce
         change.cause,
         change.subject,
         primary=change.primary,
-        transitional=conf.transitional,
+        transitional=change.transitional,
     )
     group.shown = members
-    group.is_transitional = conf.transitional
-    if not conf.transitional:
+    group.is_transitional = change.transitional
+    if not change.transitional:
         group.regular = members
     return view
 

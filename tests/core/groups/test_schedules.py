@@ -1,0 +1,23 @@
+"""The promises of the group layer over random schedules; `Watcher` holds them at every step."""
+
+import pytest
+
+from tests.core.groups.schedule import Schedule
+
+SEEDS = 300
+STEPS = 150
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 50))
+def test_random_schedules_keep_every_promise(first: int) -> None:
+    relevant: dict[str, int] = {}
+    for seed in range(first, first + 50):
+        schedule = Schedule(seed)
+        try:
+            schedule.run(STEPS)
+        except AssertionError as broken:
+            raise AssertionError(f"seed {seed}: {broken}") from broken
+        for promise in schedule.order.facts.relevant:
+            relevant[promise] = relevant.get(promise, 0) + 1
+    assert sorted(relevant) == ["D1", "D3", "G1", "G2", "G3", "G7"]
+    assert min(relevant.values()) > 35, relevant
