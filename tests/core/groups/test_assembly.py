@@ -1,8 +1,8 @@
 """Messages are put together from their pieces, or not at all."""
 
 from hypothesis import given
-from hypothesis.strategies import binary, data, integers, lists, sampled_from, tuples
 from hypothesis.strategies import DataObject as Draw
+from hypothesis.strategies import binary, data, integers, lists, sampled_from, tuples
 
 from evensong.core.groups.assembly import Assembly
 from evensong.core.groups.frame import FIRST, LAST, MIDDLE, TOTAL
@@ -96,8 +96,7 @@ def test_messages_cut_anywhere_arrive_in_the_order_of_their_ends(
     for message in messages:
         cuts = sorted(draw.draw(lists(integers(1, len(message) - 1), min_size=1, unique=True)))
         chunks = [
-            message[begin:end]
-            for begin, end in zip([0, *cuts], [*cuts, len(message)], strict=True)
+            message[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(message)], strict=True)
         ]
         chunks[0] = first(len(message), chunks[0])
         kinds = [FIRST, *[MIDDLE] * (len(chunks) - 2), LAST]

@@ -1,7 +1,8 @@
 """The promises of the group layer, held against all that sessions are told, as it is told.
 
-D1 directories equal, D2 counter rises, D3 last view equals directory; G1 to G7 as docs/protocols/groups.md says them. `Facts` are shared by all
-daemons of an `Order`; G2 compares streams when they are whole.
+D1 directories equal, D2 counter rises, D3 last view equals directory; G1 to G7 as
+docs/protocols/groups.md says them. `Facts` are shared by all daemons of a run; G2 compares streams
+when they are whole.
 """
 
 from collections import deque
