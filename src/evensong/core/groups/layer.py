@@ -365,7 +365,9 @@ class Groups:
         if route is None:
             self._drop("frame: to a set that was not announced")
             return
-        recipients = self.routes.recipients(route)
+        if route.version != self.directory.version:
+            self.routes.refresh(route)
+        recipients = route.recipients
         if sender == self._my_id:
             if session in self.sessions.open:
                 self._events.append(Receipt(session, first_no, places, order))
@@ -467,7 +469,7 @@ class Groups:
         """Show, in a regular configuration, each group that is not as its last regular view."""
         for name in sorted(self.directory.groups):
             group = self.directory.groups[name]
-            if is_changed(group, together):
+            if is_changed(group):
                 self._show(name, group, change, together)
 
     def _show(

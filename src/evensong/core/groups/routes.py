@@ -60,21 +60,15 @@ class Routes:
         """Return where a session's frames to this number go."""
         return self._routes.get((sender, session, set_no))
 
-    def recipients(self, route: Route) -> tuple[SessionId, ...]:
-        """Return the sessions of this daemon that a frame goes to, each once, ascending."""
-        version = self._directory.version
-        if route.version != version:
-            route.version = version
-            route.recipients = self._look_up(route.destination)
-        return route.recipients
-
-    def _look_up(self, destination: Destination) -> tuple[SessionId, ...]:
+    def refresh(self, route: Route) -> None:
+        """Look up the sessions of this daemon that its frames go to, each once, ascending."""
+        route.version = self._directory.version
         found: set[SessionId] = set()
-        for name in destination.groups:
+        for name in route.destination.groups:
             for member in self._members(name):
                 if self._sessions.is_here(member):
                     found.add(member.session)
-        return tuple(sorted(found))
+        route.recipients = tuple(sorted(found))
 
     def _members(self, name: str) -> tuple[MemberId, ...]:
         private = parse_private_name(name)

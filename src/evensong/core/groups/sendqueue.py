@@ -43,13 +43,15 @@ class _Item:
 
     __slots__ = ("destination", "frame", "head", "is_announcement")
 
-    def __init__(
-        self, frame: bytes, destination: Destination | None, *, is_announcement: bool = False
-    ) -> None:
+    def __init__(self, frame: bytes, head: Head, destination: Destination | None) -> None:
         self.frame: Final = frame
-        self.head: Final = Head(*HEADER.unpack_from(frame))
+        self.head: Final = head
         self.destination: Final = destination  # None for control frames
-        self.is_announcement: Final = is_announcement
+        self.is_announcement = False
+
+
+def _control_item(frame: bytes) -> _Item:
+    return _Item(frame, Head(*HEADER.unpack_from(frame)), None)
 
 
 @final
@@ -141,22 +143,28 @@ class SendQueue:
         assert session not in self._lanes
         self._lanes[session] = _Lane()
 
-    def push(self, session: SessionId, frame: bytes, destination: Destination | None) -> bool:
-        """Append a frame to a session's lane; False if the session has too much queued."""
+    def push(self, frame: bytes, head: Head, destination: Destination) -> bool:
+        """Append a frame to its session's lane; False if the session has too much queued."""
+        session = head.session
         lane = self._lanes[session]
-        assert not lane.is_closing
-        if lane.queued + len(frame) > self._limits.session_bytes_max:
+        if not self._append(session, lane, _Item(frame, head, destination)):
             return False
-        self._append(session, lane, _Item(frame, destination))
-        if destination is not None:  # control is never throttled
+        if 4 * self.queued_bytes > 3 * self._limits.queue_bytes_max:
             self._throttle(session, lane)
         return True
+
+    def push_control(self, session: SessionId, frame: bytes) -> bool:
+        """Append a control frame to a session's lane, likewise; control is never throttled."""
+        return self._append(session, self._lanes[session], _control_item(frame))
 
     def close(self, session: SessionId, farewell: bytes) -> None:
         """End a lane: what it has goes out, then the farewell, then `Closed`."""
         lane = self._lanes[session]
         if farewell:
-            self._append(session, lane, _Item(farewell, None))
+            if not lane.items:
+                self._turns.append(session)
+            lane.items.append(_control_item(farewell))
+            self._enter(lane, lane.items[-1])  # however full it is
         lane.is_closing = True
         self._throttled.pop(session, None)
         if not lane.items:
@@ -278,17 +286,22 @@ class SendQueue:
         lane.announced[set_no] = destination
         user, groups = destination.sender.user, destination.groups
         for content in reversed(encode_sets(user, groups, self._room - HEADER_SIZE)):
-            item = _Item(control_frame(session, content, set_no), None, is_announcement=True)
+            item = _control_item(control_frame(session, content, set_no))
+            item.is_announcement = True
             lane.items.appendleft(item)
             self._enter(lane, item)
 
     # -- counts ------------------------------------------------------------------------------
 
-    def _append(self, session: SessionId, lane: _Lane, item: _Item) -> None:
+    def _append(self, session: SessionId, lane: _Lane, item: _Item) -> bool:
+        assert not lane.is_closing
+        if lane.queued + len(item.frame) > self._limits.session_bytes_max:
+            return False
         if not lane.items:
             self._turns.append(session)
         lane.items.append(item)
         self._enter(lane, item)
+        return True
 
     def _enter(self, lane: _Lane, item: _Item) -> None:
         self._wide += self._is_wide(item)
@@ -316,9 +329,8 @@ class SendQueue:
 
     def _throttle(self, session: SessionId, lane: _Lane) -> None:
         """Ask a session to stop that has at least its share of a queue that is nearly full."""
-        is_full = 4 * self.queued_bytes > 3 * self._limits.queue_bytes_max
         has_share = lane.queued * len(self._turns) >= self.queued_bytes
-        if is_full and has_share and session not in self._throttled:
+        if has_share and session not in self._throttled:
             self._throttled[session] = lane
             self._events.append(Throttle(session, is_on=True))
 

@@ -27,7 +27,7 @@ from evensong.core.groups.events import (
     is_group_name,
     is_user_name,
 )
-from evensong.core.groups.frame import HEADER_SIZE, MESSAGE_NO_MAX, WHOLE, decode_head
+from evensong.core.groups.frame import HEADER_SIZE, MESSAGE_NO_MAX, WHOLE, Head, decode_head
 from evensong.core.groups.limits import GROUPS_MAX, JOINED_MAX, SESSIONS_MAX, SETS_MAX, Limits
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.ids import ProcessorId
@@ -128,7 +128,7 @@ class Sessions:
             self._refuse(session, ErrorCode.BAD_NAME, request_id)
             return False
         content = encode_wish(op, request_id, asking.member.user, group)
-        if not self._queue.push(session, control_frame(session, content), None):
+        if not self._queue.push_control(session, control_frame(session, content)):
             self._refuse(session, ErrorCode.QUEUE_FULL, request_id)
             return False
         return True
@@ -149,34 +149,34 @@ class Sessions:
     def send(self, session: SessionId, frame: bytes, request_id: int) -> None:
         """Put a frame into the session's lane."""
         asking = self.open[session]
-        refused = self._flaw(asking, frame)
-        if refused is None:
+        try:
             head = decode_head(frame)
-            destination = asking.sets[head.group_set]
-            if self._queue.push(session, frame, destination):
+        except MalformedFrame:
+            self._refuse(session, ErrorCode.BAD_FRAME, request_id)
+            return
+        refused = self._flaw(asking, head, len(frame))
+        if refused is None:
+            if self._queue.push(frame, head, asking.sets[head.group_set]):
                 asking.next_no = head.first_no + head.places
                 return
             refused = ErrorCode.QUEUE_FULL
         self._refuse(session, refused, request_id)
 
-    def _flaw(self, asking: Session, frame: bytes) -> ErrorCode | None:
-        """Return what is wrong with a frame, if anything is."""
-        try:
-            head = decode_head(frame)
-        except MalformedFrame:
-            return ErrorCode.BAD_FRAME
+    def _flaw(self, asking: Session, head: Head, size: int) -> ErrorCode | None:
+        """Return what is wrong with a frame of this size, if anything is."""
+        kind, _, session, first_no, group_set, places, length = head
         if (
-            head.kind != WHOLE
-            or head.length != len(frame) - HEADER_SIZE
-            or head.session != asking.member.session
-            or not asking.next_no <= head.first_no <= MESSAGE_NO_MAX - head.places
+            kind != WHOLE
+            or length != size - HEADER_SIZE
+            or session != asking.member.session
+            or not asking.next_no <= first_no <= MESSAGE_NO_MAX - places
         ):
             return ErrorCode.BAD_FRAME
-        if head.group_set not in asking.sets:
+        if group_set not in asking.sets:
             return ErrorCode.UNKNOWN_SET
-        if head.places > 1:
-            return ErrorCode.TOO_LARGE if len(frame) > self._queue.frame_max else None
-        return ErrorCode.TOO_LARGE if head.length > self._limits.message_max else None
+        if places > 1:
+            return ErrorCode.TOO_LARGE if size > self._queue.frame_max else None
+        return ErrorCode.TOO_LARGE if length > self._limits.message_max else None
 
     def _refuse(self, session: SessionId, code: ErrorCode, request_id: int) -> SessionId:
         self._events.append(Error(session, code, request_id))

@@ -83,12 +83,12 @@ def make_view(name: str, group: Group, change: Change, together: Container[Proce
     return view
 
 
-def is_changed(group: Group, together: Container[ProcessorId]) -> bool:
-    """Whether a regular configuration must show the group again."""
-    if group.is_transitional:
-        return True
-    members = group.members()
-    return members != group.regular or any(one.daemon not in together for one in members)
+def is_changed(group: Group) -> bool:
+    """Whether a regular configuration must show the group again.
+
+    Whoever was apart was shown as lost by a transitional view, be it back or not.
+    """
+    return group.is_transitional or group.members() != group.regular
 
 
 def _components(
