@@ -91,8 +91,9 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "two views for one change of the network",
         "layer.py",
-        "        self._exchange = Exchange(self.configuration)\n        if self._my_id",
-        "        self._exchange = Exchange(self.configuration)\n"
+        "        self._exchange = Exchange(self.configuration, self.together)\n"
+        "        if self._my_id",
+        "        self._exchange = Exchange(self.configuration, self.together)\n"
         "        self._show_changed(self._network_change(), self.together)\n"
         "        if self._my_id",
         CHANGES + "test_a_member_cut_off_and_back_in_one_change_is_in_left_and_in_joined",

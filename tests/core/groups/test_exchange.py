@@ -49,7 +49,7 @@ def test_a_state_is_read_back() -> None:
 
 
 def test_it_is_complete_when_the_components_cover_the_configuration() -> None:
-    exchange = Exchange(CONFIGURATION)
+    exchange = Exchange(CONFIGURATION, (1, 2))
     tell(exchange, 3, encode_component((3,), 9, [group("g", 3)]))
     assert not exchange.is_complete()
     tell(exchange, 1, encode_component((1, 2), 4, [group("g", 1), group("h", 2)]))
@@ -61,7 +61,7 @@ def test_it_is_complete_when_the_components_cover_the_configuration() -> None:
 
 
 def test_a_state_counts_when_its_last_part_has_come() -> None:
-    exchange = Exchange(CONFIGURATION)
+    exchange = Exchange(CONFIGURATION, (1, 2, 3))
     groups = [group(f"{n:04}", 1, 2) for n in range(40)]
     parts = parts_of(encode_component((1, 2, 3), 1, groups), 100)
     assert len(parts) > 10
@@ -77,20 +77,21 @@ def test_a_state_counts_when_its_last_part_has_come() -> None:
     [
         (2, encode_component((1, 2, 3), 1, [])),
         (1, encode_component((1, 4), 1, [])),
+        (1, encode_component((1, 2), 1, [])),
         (1, encode_component((1, 2, 3), 1, [group("g", 1, ring=20)])),
         (1, encode_component((1, 2, 3), 1, [group("g", 1)])[:-1]),
         (1, b""),
     ],
 )
 def test_a_state_that_cannot_be_is_not_counted(sender: int, state: bytes) -> None:
-    exchange = Exchange(CONFIGURATION)
+    exchange = Exchange(CONFIGURATION, (1, 2, 3))
     tell(exchange, sender, state)
     assert not exchange.is_complete()
     assert exchange.malformed == 1
 
 
 def test_a_component_is_heard_once() -> None:
-    exchange = Exchange(CONFIGURATION)
+    exchange = Exchange(CONFIGURATION, (1, 2))
     tell(exchange, 1, encode_component((1, 2), 4, [group("g", 1)]))
     tell(exchange, 1, encode_component((1, 2), 5, [group("g", 1)]))
     assert len(exchange.states) == 1
@@ -98,7 +99,7 @@ def test_a_component_is_heard_once() -> None:
 
 
 def test_parts_out_of_turn_are_not_counted() -> None:
-    exchange = Exchange(CONFIGURATION)
+    exchange = Exchange(CONFIGURATION, (1, 2))
     exchange.take(1, StatePart(1, 2, b""))
     assert exchange.malformed == 1
     assert not exchange.is_complete()

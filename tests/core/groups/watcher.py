@@ -1,6 +1,6 @@
 """The promises of the group layer, held against all that sessions are told, as it is told.
 
-D1 directories equal, D2 counter rises, D3 last view equals directory; G1 to G7 as
+D1 directories equal, D2 counter rises, D3 last view equals directory, D4 bytes queued; G1 to G7 as
 docs/protocols/groups.md says them. `Facts` are shared by all daemons of a run; G2 compares streams
 when they are whole.
 """
@@ -255,6 +255,7 @@ class Watcher:
         assert directory.counter >= self.counter, "D2"
         self.counter = directory.counter
         for session in self._open():
+            assert groups.queue.queued(session) <= groups.sessions.limits.session_bytes_max, "D4"
             stream = self._stream(session)
             member = stream.member
             assert set(stream.views) == directory.groups_of.get(member, set()), "D3"

@@ -110,8 +110,7 @@ class Directory:
 
     def merge(self, counter: int, states: Iterable[GroupState]) -> None:
         """Become the union of what the components have told, ours among them."""
-        assert counter >= self.counter
-        self.counter = counter
+        self.counter = max(self.counter, counter)
         before = dict(self.groups)
         self.groups.clear()
         self.groups_of.clear()

@@ -42,10 +42,11 @@ class ComponentState(NamedTuple):
 class Exchange:
     """What has been heard of the components of one configuration."""
 
-    __slots__ = ("_conf_id", "_missing", "_parts", "malformed", "states")
+    __slots__ = ("_conf_id", "_missing", "_parts", "_together", "malformed", "states")
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, together: tuple[ProcessorId, ...]) -> None:
         self._conf_id: Final = configuration.conf_id
+        self._together: Final = frozenset(together)  # our own component
         self._missing = frozenset(configuration.members)
         self._parts: Final[dict[ProcessorId, list[bytes]]] = {}
         self.states: Final[list[ComponentState]] = []
@@ -71,16 +72,26 @@ class Exchange:
             self.malformed += 1
             return
         component = frozenset(state.component)
-        is_past = all(
-            entry.joined_at.ring_id < self._conf_id
-            for group in state.groups
-            for entry in group.entries
-        )
-        if state.component[0] != sender or not component <= self._missing or not is_past:
+        if not self._is_credible(sender, state, component):
             self.malformed += 1
             return
         self._missing -= component
         self.states.append(state)
+
+    def _is_credible(
+        self, sender: ProcessorId, state: ComponentState, component: frozenset[ProcessorId]
+    ) -> bool:
+        """Whether an honest daemon can have told this; all honest ones pass."""
+        return (
+            state.component[0] == sender
+            and component <= self._missing
+            and (component == self._together or not component & self._together)
+            and all(
+                entry.joined_at.ring_id < self._conf_id
+                for group in state.groups
+                for entry in group.entries
+            )
+        )
 
     def component_of(self, daemon: ProcessorId) -> tuple[ProcessorId, ...]:
         """Return the component that a daemon belongs to."""

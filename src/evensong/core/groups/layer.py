@@ -150,7 +150,7 @@ class Groups:
         self.state = State.TRANSITIONAL
         self.primary = False
         self.together: tuple[ProcessorId, ...] = (my_id,)  # ascending
-        self._exchange = Exchange(self.configuration)
+        self._exchange = Exchange(self.configuration, self.together)
         self._held: list[Ordered] = []  # Invariant: empty unless EXCHANGING
         self._safe_line: SafeLine | None = None  # the latest that is held back
         self.drops: Final[dict[str, int]] = {}  # what had no effect, by reason
@@ -265,7 +265,7 @@ class Groups:
     def enter_exchanging(self) -> None:
         """Others came: tell them what we know, ahead of all else, and wait for what they know."""
         self.state = State.EXCHANGING
-        self._exchange = Exchange(self.configuration)
+        self._exchange = Exchange(self.configuration, self.together)
         if self._my_id == self.together[0]:
             state = encode_component(self.together, self.directory.counter, self.directory.states())
             contents = encode_state(state, self.queue.frame_max - HEADER_SIZE)

@@ -59,9 +59,9 @@ class Sessions:
         "_events",
         "_incarnation",
         "_last",
-        "_limits",
         "_my_id",
         "_queue",
+        "limits",
         "open",
     )
 
@@ -76,7 +76,7 @@ class Sessions:
     ) -> None:
         self._my_id: Final = my_id
         self._incarnation: Final = incarnation
-        self._limits: Final = limits
+        self.limits: Final = limits
         self._queue: Final = queue
         self._directory: Final = directory
         self._events: Final = events
@@ -95,7 +95,7 @@ class Sessions:
         self.open[session] = Session(member)
         self._queue.open(session)
         self._directory.version += 1  # somebody may have a message for its private name
-        limits = self._limits
+        limits = self.limits
         self._events.append(Welcome(session, member, self._queue.frame_max, limits.message_max))
         return session
 
@@ -176,7 +176,7 @@ class Sessions:
             return ErrorCode.UNKNOWN_SET
         if places > 1:
             return ErrorCode.TOO_LARGE if size > self._queue.frame_max else None
-        return ErrorCode.TOO_LARGE if length > self._limits.message_max else None
+        return ErrorCode.TOO_LARGE if length > self.limits.message_max else None
 
     def _refuse(self, session: SessionId, code: ErrorCode, request_id: int) -> SessionId:
         self._events.append(Error(session, code, request_id))
