@@ -11,15 +11,23 @@ from collections.abc import Collection
 from random import Random
 
 from evensong.core.effects import Deliver, Ordered, Packet, SafeLine, Service
+from evensong.core.groups.control import SetPart, StatePart, Wish, decode_control
 from evensong.core.groups.events import SessionEvent, SessionId, View, ViewChange
-from evensong.core.groups.frame import encode_whole
+from evensong.core.groups.frame import CONTROL, encode_whole
 from evensong.core.groups.layer import Groups
 from evensong.core.groups.limits import Limits
+from evensong.core.groups.packet import decode_packet
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.totem.frames import RegularMessage
 from tests.core.groups.watcher import Facts, Watcher
 
 LIMITS = Limits(payload_max=600)
+EVENTS: dict[type[object], str] = {
+    type(None): "frame",
+    Wish: "wish",
+    SetPart: "set",
+    StatePart: "state",
+}
 
 
 class Ring:
@@ -134,17 +142,29 @@ class Daemon:
                 self.ring.sure = max(self.ring.sure, self.at)
 
     def hand(self, conf_id: RingId, message: Ordered) -> None:
+        for kind, _, _, _, _, _, length, at in decode_packet(message.payload)[1]:
+            control = decode_control(message.payload[at : at + length]) if kind == CONTROL else None
+            self.meet(EVENTS[type(control)])
         self.watcher.expect(message)
         self.groups.on_deliver(Deliver(conf_id, [message], 0, after_gap=False))
         self.settle()
 
     def install(self, configuration: Configuration) -> None:
         self.watcher.slot = 0
+        together = [one for one in self.groups.together if one in configuration.members]
+        if configuration.transitional:
+            self.meet("transitional")
+        else:
+            self.meet("nobody else" if tuple(together) == configuration.members else "others")
         self.groups.on_install(configuration)
         assert configuration.transitional or not self.groups.assembly.unfinished, "D5"
         self.settle()
 
+    def meet(self, event: str) -> None:
+        self.facts.pairs.add((self.groups.state.name, event))
+
     def tell_safe_line(self, seq: int) -> None:
+        self.meet("safe line")
         self.groups.on_safe_line(SafeLine(self.ring.ring_id, seq))
         self.settle()
 

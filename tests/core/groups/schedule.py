@@ -62,6 +62,7 @@ class Schedule:
             daemon.pull(self.rng.randint(1, 4))
         else:
             daemon.deliver(self.rng.randint(1, 8))
+            daemon.tell_safe_line(daemon.ring.sure)
 
     def send(self, daemon: Daemon, session: SessionId) -> None:
         rng = self.rng

@@ -49,6 +49,7 @@ class Facts:
         self.views: dict[tuple[str, ViewId], tuple[MemberId, ...]] = {}
         self.digests: dict[tuple[RingId, tuple[ProcessorId, ...], int], int] = {}
         self.spans: dict[tuple[str, ViewId, ViewId], list[tuple[View, MemberId, Heard]]] = {}
+        self.pairs: set[tuple[str, str]] = set()  # which events met which states
         self.relevant: dict[str, int] = {}  # how often each promise had something to say
 
     def sent(
