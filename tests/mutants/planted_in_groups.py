@@ -9,6 +9,7 @@ GROUPS: Final = "evensong/core/groups/"
 LAYER: Final = "tests/core/groups/test_layer.py::"
 CHANGES: Final = "tests/core/groups/test_changes.py::"
 QUEUE: Final = "tests/core/groups/test_sendqueue.py::"
+TRANSFER: Final = "tests/core/groups/test_transfer.py::"
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,72 @@ GROUP_MUTANTS: Final = (
         "        if has_share and session not in self._throttled:",
         "        if session not in self._throttled:",
         QUEUE + "test_who_has_most_of_a_full_queue_is_throttled_until_it_is_nearly_empty",
+    ),
+    GroupMutant(
+        "what a joiner held is forgotten with the snapshot",
+        "transfer.py",
+        "while self._held and since is not None and self._held[0][0] < since:",
+        "while self._held and since is not None:",
+        TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+    ),
+    GroupMutant(
+        "snapshot taken one message late",
+        "transfer.py",
+        "            self._live_view(view, place)\n            self._donate(place)\n        elif",
+        "            self._live_view(view, place)\n        elif",
+        TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+    ),
+    GroupMutant(
+        "donor's death forgotten",
+        "transfer.py",
+        "            self._live_view(view, place)\n            self._donate(place)\n        elif",
+        "            self._live_view(view, place)\n"
+        "            if view.cause is Cause.JOIN:\n"
+        "                self._donate(place)\n"
+        "        elif",
+        TRANSFER + "test_a_donor_that_is_gone_halfway_is_replaced",
+    ),
+    GroupMutant(
+        "a snapshot from before its joining is restored",
+        "transfer.py",
+        "for bound in (self._joined_at, self._epoch)",
+        "for bound in (self._epoch,)",
+        TRANSFER + "test_an_old_snapshot_is_no_use_to_who_joined_later",
+    ),
+    GroupMutant(
+        "one side is enough to go on",
+        "transfer.py",
+        "return covered.issuperset(self.members)",
+        "return bool(covered)",
+        TRANSFER + "test_sides_that_meet_merge_their_states_at_one_place",
+    ),
+    GroupMutant(
+        "what was held is lost with a broken meeting",
+        "transfer.py",
+        "        self._flush(None)\n        self._is_primary = was_primary",
+        "        self._held.clear()\n        self._is_primary = was_primary",
+        TRANSFER + "test_sides_that_meet_and_lose_a_donor_begin_again",
+    ),
+    GroupMutant(
+        "the view in which sides met makes all of them primary",
+        "transfer.py",
+        "        self._is_primary = was_primary  # the view in which sides met is nobody's own\n",
+        "",
+        TRANSFER + "test_a_primary_side_wins_even_if_the_meeting_is_broken_once",
+    ),
+    GroupMutant(
+        "a side that is not seen is believed",
+        "transfer.py",
+        "if key not in self._present:",
+        "if not key:",
+        TRANSFER + "test_in_random_schedules_all_replicas_end_equal[250]",
+    ),
+    GroupMutant(
+        "losses shown by transitional views alone are forgotten",
+        "transfer.py",
+        "(bool(view.left) or view.cause is Cause.NETWORK)",
+        "bool(view.left)",
+        TRANSFER + "test_a_loss_that_only_transitional_views_show_is_noticed",
     ),
     GroupMutant(
         "packets are filled before a new configuration is known",
