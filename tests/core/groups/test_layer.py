@@ -339,6 +339,24 @@ def test_a_large_message_arrives_whole_and_others_do_not_wait_for_it() -> None:
     assert told == [b"small", large]
 
 
+def test_a_message_of_16_mib_is_delivered_whole_though_a_daemon_is_lost_on_the_way() -> None:
+    order = cluster(1, 2, 3, limits=Limits(payload_max=60_000))
+    bob = member(order, 2, "b", "g")
+    ann, zoe = order[1].open("a"), order[1].open("z")
+    large = bytes(range(256)) * 2**16
+    order[1].send(ann, "g", large)
+    order[1].pull(100)
+    order[2].deliver()
+    order.crash(3)
+    order.form((1, 2))
+    order[1].send(zoe, "g", b"small")
+    order.run()
+    told = bodies(order[2].take_events(), bob)
+    assert sorted(map(len, told)) == [5, 16 * 2**20]
+    assert large in told
+    assert order[2].groups.assembly.orphans == 0
+
+
 def test_a_frame_that_was_cut_is_told_as_it_was_handed_over() -> None:
     order = cluster(1, 2)
     member(order, 2, "b", "g")

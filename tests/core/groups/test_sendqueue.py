@@ -287,6 +287,17 @@ def test_who_has_most_of_a_full_queue_is_throttled_until_it_is_nearly_empty() ->
     assert throttles(lanes.events) == [(1, False)]
 
 
+def test_a_session_whose_lane_is_empty_may_go_on_however_full_the_queue_is() -> None:
+    lanes = Lanes(1, 2, limits=Limits(payload_max=1_400, queue_bytes_max=4_000))
+    lanes.settle(1, 2)
+    lanes.push(1, bytes(3_500))
+    lanes.push(2, bytes(100_000))
+    assert throttles(lanes.events) == [(1, True), (2, True)]
+    lanes.queue.pull(5)
+    assert lanes.queue.queued(1) == 0
+    assert throttles(lanes.events) == [(1, False)]
+
+
 def test_control_is_never_throttled() -> None:
     lanes = Lanes(1, limits=Limits(payload_max=1_400, queue_bytes_max=1_000))
     for _ in range(50):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from evensong.core.effects import Deliver, Service
 from evensong.core.groups.events import (
     Closed,
     Error,
@@ -12,9 +13,11 @@ from evensong.core.groups.events import (
 )
 from evensong.core.groups.frame import CONTROL, FIRST, Head, encode_frame, encode_whole
 from evensong.core.groups.layer import Groups
-from evensong.core.groups.limits import Limits
+from evensong.core.groups.limits import JOINED_MAX, SESSIONS_MAX, Limits
 from evensong.core.groups.packet import PACKET_SIZE
 from evensong.core.groups.sessions import NO_SESSION
+from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.totem.frames import RegularMessage
 from evensong.errors import BadParameters
 
 LIMITS = Limits(payload_max=600, message_max=5_000, session_bytes_max=20_000)
@@ -161,6 +164,48 @@ def test_a_session_that_never_joined_leaves_without_a_word() -> None:
     events = desk.groups.drain()
     assert [type(event) for event in events] == [Closed]
     assert desk.groups.queue.backlog() == 0
+
+
+def test_there_is_a_bound_on_sessions() -> None:
+    groups = Groups(1, 1, LIMITS, (1,))
+    sessions = [groups.open_session("ann") for _ in range(SESSIONS_MAX)]
+    groups.drain()
+    assert groups.open_session("ann", 77) == NO_SESSION
+    assert code_of(groups.drain()) is ErrorCode.TOO_MANY
+    groups.close_session(sessions[0])
+    assert groups.open_session("ann", 77) != NO_SESSION
+
+
+def test_there_is_a_bound_on_the_groups_of_a_session() -> None:
+    limits = Limits(payload_max=1_400)
+    groups = Groups(1, 1, limits, (1,))
+    ring_id = RingId(4, 1)
+    groups.on_install(Configuration(ring_id, NO_RING, (1,), transitional=False, cause="start"))
+    session = groups.open_session("ann")
+    for number in range(JOINED_MAX):
+        groups.join(session, f"{number}", 77)
+    groups.drain()
+    groups.join(session, "one more", 77)
+    assert code_of(groups.drain()) is ErrorCode.TOO_MANY
+    messages = [
+        RegularMessage(1, ring_id, seq, Service.AGREED, 0, 0, packet.payload)
+        for seq, packet in enumerate(groups.queue.pull(10_000), start=1)
+    ]
+    groups.on_deliver(Deliver(ring_id, messages, 0, after_gap=False))
+    groups.join(session, "one more", 77)
+    assert code_of(groups.drain()) is ErrorCode.TOO_MANY
+    assert len(groups.directory.groups) == JOINED_MAX
+
+
+def test_wishes_count_as_queued_bytes_too() -> None:
+    desk = Desk()
+    for number in range(1_000):
+        desk.groups.join(desk.session, f"{number}", 77)
+    assert code_of(desk.groups.drain()) is ErrorCode.QUEUE_FULL
+    assert desk.groups.queue.queued(desk.session) <= LIMITS.session_bytes_max
+    desk.groups.close_session(desk.session)  # its farewell goes out all the same
+    assert desk.groups.queue.pull(1_000)
+    assert [type(event) for event in desk.groups.drain()] == [Closed]
 
 
 def test_a_closed_session_gets_no_receipt() -> None:
