@@ -9,7 +9,7 @@ from evensong.core.groups.events import SessionId
 from evensong.core.groups.frame import SAFE, encode_whole
 from evensong.core.groups.layer import State
 from evensong.core.groups.limits import Limits
-from evensong.core.ids import ProcessorId
+from evensong.core.ids import ProcessorId, RingId
 from evensong.core.node import Node
 from evensong.core.stable import StableRecord
 from evensong.core.totem.parameters import Parameters
@@ -50,6 +50,8 @@ class Onlooker:
     """Holds what every node tells its sessions against the promises."""
 
     def __init__(self) -> None:
+        self.world: World
+        self.exchanging: dict[tuple[LifeId, RingId], tuple[int, int]] = {}  # from when to when
         self.facts = Facts()
         self.watchers: dict[ProcessorId, Watcher] = {}
         self.lives: dict[LifeId, Node] = {}
@@ -68,7 +70,12 @@ class Onlooker:
             watcher.slot = 0
 
     def stepped(self, processor: Processor) -> None:
-        self.watchers[processor.node].see(node_of(processor).drain_events())
+        groups = node_of(processor).groups
+        self.watchers[processor.node].see(groups.drain())
+        if groups.state is State.EXCHANGING:
+            key = ((processor.node, processor.incarnation), groups.configuration.conf_id)
+            began, _ = self.exchanging.get(key, (self.world.now, 0))
+            self.exchanging[key] = (began, self.world.now)
 
     def ended(self, processor: Processor) -> None:
         pass
@@ -82,7 +89,10 @@ class Simulated:
         self.rng = Random(seed)
         self.onlooker = Onlooker()
         self.history = History()
-        self.world = World(self.setup, NODES, self.history, self.onlooker)
+        self.world = World(self.setup, NODES, self.history, self.onlooker, is_asleep=True)
+        self.onlooker.world = self.world
+        for processor in self.world.processors:
+            self.world.boot(processor)
         self.numbers: dict[tuple[Node, SessionId], int] = {}
         self.bodies = 0
 
@@ -95,6 +105,11 @@ class Simulated:
                 self.talk()
         limit = calm_at + 2 * settle_us(self.setup)
         assert world.run_until(self.is_settled, limit), "it does not settle"
+        longest = max(
+            [end - began for began, end in self.onlooker.exchanging.values() if began > calm_at],
+            default=0,
+        )
+        assert longest <= 2 * self.setup.options.parameters.token_loss, "D7"
         self.onlooker.facts.check_together()
 
     def is_settled(self) -> bool:

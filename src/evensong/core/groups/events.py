@@ -252,7 +252,10 @@ class Receipt:
 
 @final
 class SafeUpTo:
-    """Every member of the ring has all of its messages up to seq; for sessions that wait for it."""
+    """Every member of the ring has all of its messages up to seq; for sessions that wait for it.
+
+    It may come before the receipt of a message that it covers: whoever waits keeps the latest.
+    """
 
     __slots__ = ("ring_id", "seq")
 
