@@ -8,11 +8,12 @@ for which pitfall of the single ring's specification.
 from typing import Final
 
 from tests.mutants.mutant import Equivalent
+from tests.mutants.planted_in_groups import GROUP_MUTANTS
 from tests.mutants.planted_in_membership import MEMBERSHIP_MUTANTS
 from tests.mutants.planted_in_ordering import ORDERING_MUTANTS
 from tests.mutants.planted_in_recovery import RECOVERY_MUTANTS
 
-MUTANTS: Final = (*RECOVERY_MUTANTS, *ORDERING_MUTANTS, *MEMBERSHIP_MUTANTS)
+MUTANTS: Final = (*RECOVERY_MUTANTS, *ORDERING_MUTANTS, *MEMBERSHIP_MUTANTS, *GROUP_MUTANTS)
 
 EQUIVALENT: Final = (
     Equivalent(

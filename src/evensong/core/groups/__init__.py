@@ -1,0 +1,1 @@
+"""Process groups above any engine: directory, views, packing, fragments, state transfer."""

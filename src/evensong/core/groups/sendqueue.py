@@ -1,0 +1,343 @@
+"""What a daemon has to send: one lane a session, taken in turns by bytes, packed when asked for.
+
+The engine pulls packets when the token is here. Packing then fills each packet from the daemon's
+own control frames first, then from the lanes, each for about DEFICIT bytes a turn, so that a large
+message does not stop the other sessions of its daemon [TPG]. Within a lane the order never changes.
+
+Rules:
+- A packet is agreed or safe as a whole. One that has frames and is agreed closes before a frame
+  that must be safe; an agreed frame may follow a safe one, it would wait behind it anyway.
+- A message too large for a packet is cut; FIRST fills up the packet at hand. Only LAST makes the
+  message whole, so only LAST needs a safe packet: pieces before it have lower seqs.
+- A destination is announced, in the lane, before the first frame to it in a configuration.
+- At a regular configuration a message that is cut and whose LAST was not pulled begins again, and
+  announcements too: newcomers have seen neither.
+Invariant: queued_bytes is the sum over lanes and control frames; no lane without items is in turns.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from evensong.core.effects import Packet, Service
+from evensong.core.groups.control import control_frame, encode_sets
+from evensong.core.groups.events import Closed, Destination, SessionEvent, SessionId, Throttle
+from evensong.core.groups.frame import (
+    FIRST,
+    HEADER,
+    HEADER_SIZE,
+    LAST,
+    MIDDLE,
+    SAFE,
+    TOTAL,
+    Head,
+)
+from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
+from evensong.core.groups.packet import PACKET_SIZE, encode_packet
+from evensong.core.ids import ProcessorId
+from evensong.core.unit import UnitId
+
+
+@final
+class _Item:
+    """A frame that waits in a lane."""
+
+    __slots__ = ("destination", "frame", "head", "is_announcement")
+
+    def __init__(self, frame: bytes, head: Head, destination: Destination | None) -> None:
+        self.frame: Final = frame
+        self.head: Final = head
+        self.destination: Final = destination  # None for control frames
+        self.is_announcement = False
+
+
+def _control_item(frame: bytes) -> _Item:
+    return _Item(frame, Head(*HEADER.unpack_from(frame)), None)
+
+
+@final
+class _Lane:
+    """The frames of one session, in its order."""
+
+    __slots__ = ("announced", "deficit", "is_closing", "items", "offset", "queued")
+
+    def __init__(self) -> None:
+        self.items: Final[deque[_Item]] = deque()
+        self.queued = 0  # bytes
+        self.offset = 0  # of the first item's message, if it is cut: bytes that were pulled
+        self.deficit = 0
+        self.announced: Final[dict[int, Destination]] = {}  # by number, in this configuration
+        self.is_closing = False
+
+
+@final
+class _Filling:
+    """A packet that is being filled."""
+
+    __slots__ = ("frames", "is_safe", "places", "room")
+
+    def __init__(self, room: int) -> None:
+        self.frames: Final[list[bytes]] = []
+        self.places = 0
+        self.room = room
+        self.is_safe = False
+
+    def takes(self, size: int, must_be_safe: bool) -> bool:
+        """Whether a frame of this size may go in."""
+        if must_be_safe and self.frames and not self.is_safe:
+            return False  # the agreed frames before it must not wait, and it must not hurry
+        return size <= self.room
+
+    def add(self, frame: bytes, places: int, must_be_safe: bool) -> None:
+        """Put a frame in."""
+        self.frames.append(frame)
+        self.places += places
+        self.room -= len(frame)
+        self.is_safe = self.is_safe or must_be_safe
+        assert self.room >= 0
+
+
+@final
+class SendQueue:
+    """The engine's source at one daemon."""
+
+    __slots__ = (
+        "_events",
+        "_incarnation",
+        "_lanes",
+        "_limits",
+        "_my_id",
+        "_own",
+        "_room",
+        "_throttled",
+        "_turns",
+        "_wide",
+        "origin_no",
+        "queued_bytes",
+    )
+
+    def __init__(
+        self, my_id: ProcessorId, incarnation: int, limits: Limits, events: list[SessionEvent]
+    ) -> None:
+        self._my_id: Final = my_id
+        self._incarnation: Final = incarnation
+        self._limits: Final = limits
+        self._events: Final = events
+        self._room: Final = limits.payload_max - PACKET_SIZE  # for frames, in a packet
+        self._lanes: Final[dict[SessionId, _Lane]] = {}
+        self._turns: Final[deque[SessionId]] = deque()  # lanes with items; the first has its turn
+        self._own: Final[deque[bytes]] = deque()  # control frames of the daemon itself
+        self._throttled: Final[dict[SessionId, _Lane]] = {}
+        self._wide = 0  # uncut frames of more than half a packet: no two of them share one
+        self.queued_bytes = 0
+        self.origin_no = 0  # of the unit pulled last
+
+    @property
+    def frame_max(self) -> int:
+        """How long a frame may be that is not cut."""
+        return self._room
+
+    # -- what is to be sent ------------------------------------------------------------------
+
+    def open(self, session: SessionId) -> None:
+        """Make a lane for a session."""
+        assert session not in self._lanes
+        self._lanes[session] = _Lane()
+
+    def push(self, frame: bytes, head: Head, destination: Destination) -> bool:
+        """Append a frame to its session's lane; False if the session has too much queued."""
+        session = head.session
+        lane = self._lanes[session]
+        if not self._append(session, lane, _Item(frame, head, destination)):
+            return False
+        if 4 * self.queued_bytes > 3 * self._limits.queue_bytes_max:
+            self._throttle(session, lane)
+        return True
+
+    def push_control(self, session: SessionId, frame: bytes) -> bool:
+        """Append a control frame to a session's lane, likewise; control is never throttled."""
+        return self._append(session, self._lanes[session], _control_item(frame))
+
+    def close(self, session: SessionId, farewell: bytes) -> None:
+        """End a lane: what it has goes out, then the farewell, then `Closed`."""
+        lane = self._lanes[session]
+        if farewell:
+            if not lane.items:
+                self._turns.append(session)
+            lane.items.append(_control_item(farewell))
+            self._enter(lane, lane.items[-1])  # however full it is
+        lane.is_closing = True
+        self._throttled.pop(session, None)
+        if not lane.items:
+            self._drop_lane(session)
+
+    def put_first(self, frames: list[bytes]) -> None:
+        """Send control frames of the daemon itself, ahead of all sessions."""
+        self._own.extend(frames)
+        self.queued_bytes += sum(map(len, frames))
+
+    def restart(self) -> None:
+        """Begin again in a new regular configuration whatever its members could not use."""
+        self.queued_bytes -= sum(map(len, self._own))
+        self._own.clear()
+        for lane in self._lanes.values():
+            lane.announced.clear()
+            while lane.items and lane.items[0].is_announcement:
+                self._forget_first(lane)
+            self._count(lane, lane.offset)
+            lane.offset = 0
+
+    def queued(self, session: SessionId) -> int:
+        """How many bytes wait in a session's lane."""
+        lane = self._lanes.get(session)
+        return lane.queued if lane is not None else 0
+
+    # -- the engine's source -----------------------------------------------------------------
+
+    def backlog(self) -> int:
+        """How many packets wait: never more than `pull` would give."""
+        return max(-(-self.queued_bytes // self._room), self._wide)
+
+    def pull(self, packets_max: int) -> list[Packet]:
+        """Fill packets, at most so many."""
+        packets: list[Packet] = []
+        while self.queued_bytes and len(packets) < packets_max:
+            packets.append(self._fill())
+        if packets:
+            self._relent()
+        return packets
+
+    def _fill(self) -> Packet:
+        filling = _Filling(self._room)
+        own = self._own
+        while own and filling.takes(len(own[0]), must_be_safe=False):
+            self.queued_bytes -= len(own[0])
+            filling.add(own.popleft(), 1, must_be_safe=False)
+        turns = self._turns
+        while not own and turns and self._take_turn(turns[0], filling):
+            pass
+        assert filling.frames
+        self.origin_no += 1
+        unit_id = UnitId(self._my_id, self._incarnation, self.origin_no)
+        service = Service.SAFE if filling.is_safe else Service.AGREED
+        return Packet(service, encode_packet(unit_id, filling.places, filling.frames))
+
+    def _take_turn(self, session: SessionId, filling: _Filling) -> bool:
+        """Take from the lane whose turn it is; False if the packet must close first."""
+        lane = self._lanes[session]
+        if lane.deficit <= 0:
+            lane.deficit += DEFICIT
+        while lane.items and lane.deficit > 0:
+            room = filling.room
+            if not self._take(session, lane, filling):
+                return False
+            lane.deficit -= room - filling.room
+        self._turns.popleft()
+        if lane.items:
+            self._turns.append(session)
+        else:
+            lane.deficit = 0
+            if lane.is_closing:
+                self._drop_lane(session)
+        return True
+
+    def _take(self, session: SessionId, lane: _Lane, filling: _Filling) -> bool:
+        """Put the lane's first frame, or a piece of it, into the packet; False if it can't go."""
+        item = lane.items[0]
+        if item.destination is not None and not lane.offset:
+            set_no = item.head.group_set
+            if lane.announced.get(set_no) is not item.destination:
+                self._announce(session, lane, set_no, item.destination)
+                return True
+        if len(item.frame) > self._room:
+            return self._take_piece(lane, item, filling)
+        must_be_safe = bool(item.head.flags & SAFE)
+        if not filling.takes(len(item.frame), must_be_safe):
+            return False
+        filling.add(item.frame, item.head.places, must_be_safe)
+        self._forget_first(lane)
+        return True
+
+    def _take_piece(self, lane: _Lane, item: _Item, filling: _Filling) -> bool:
+        head = item.head
+        begin = HEADER_SIZE + lane.offset
+        left = len(item.frame) - begin
+        extra = 0 if lane.offset else TOTAL.size
+        room = filling.room - HEADER_SIZE - extra
+        is_last = left <= room
+        must_be_safe = is_last and bool(head.flags & SAFE)
+        if (not is_last and room < CHUNK_LEAST) or not filling.takes(HEADER_SIZE, must_be_safe):
+            return False
+        chunk = item.frame[begin : begin + room]
+        total = b"" if lane.offset else TOTAL.pack(head.length)
+        kind = LAST if is_last else MIDDLE if lane.offset else FIRST
+        header = HEADER.pack(kind, *head[1:5], int(is_last), len(total) + len(chunk))
+        filling.add(header + total + chunk, int(is_last), must_be_safe)
+        if is_last:
+            self._forget_first(lane)
+        else:
+            self._count(lane, -len(chunk))
+            lane.offset += len(chunk)
+        return True
+
+    def _announce(
+        self, session: SessionId, lane: _Lane, set_no: int, destination: Destination
+    ) -> None:
+        """Put a destination's announcement before the frame that needs it."""
+        lane.announced[set_no] = destination
+        user, groups = destination.sender.user, destination.groups
+        for content in reversed(encode_sets(user, groups, self._room - HEADER_SIZE)):
+            item = _control_item(control_frame(session, content, set_no))
+            item.is_announcement = True
+            lane.items.appendleft(item)
+            self._enter(lane, item)
+
+    # -- counts ------------------------------------------------------------------------------
+
+    def _append(self, session: SessionId, lane: _Lane, item: _Item) -> bool:
+        assert not lane.is_closing
+        if lane.queued + len(item.frame) > self._limits.session_bytes_max:
+            return False
+        if not lane.items:
+            self._turns.append(session)
+        lane.items.append(item)
+        self._enter(lane, item)
+        return True
+
+    def _enter(self, lane: _Lane, item: _Item) -> None:
+        self._wide += self._is_wide(item)
+        self._count(lane, len(item.frame))
+
+    def _forget_first(self, lane: _Lane) -> None:
+        item = lane.items.popleft()
+        self._wide -= self._is_wide(item)
+        self._count(lane, lane.offset - len(item.frame))
+        lane.offset = 0
+
+    def _count(self, lane: _Lane, size: int) -> None:
+        lane.queued += size
+        self.queued_bytes += size
+        assert lane.queued >= 0
+
+    def _is_wide(self, item: _Item) -> bool:
+        return self._room < 2 * len(item.frame) <= 2 * self._room
+
+    def _drop_lane(self, session: SessionId) -> None:
+        del self._lanes[session]
+        self._events.append(Closed(session))
+
+    # -- throttling --------------------------------------------------------------------------
+
+    def _throttle(self, session: SessionId, lane: _Lane) -> None:
+        """Ask a session to stop that has at least its share of a queue that is nearly full."""
+        has_share = lane.queued * len(self._turns) >= self.queued_bytes
+        if has_share and session not in self._throttled:
+            self._throttled[session] = lane
+            self._events.append(Throttle(session, is_on=True))
+
+    def _relent(self) -> None:
+        """Let sessions send again: all when the queue is nearly empty, else whose lane is."""
+        is_low = 4 * self.queued_bytes < self._limits.queue_bytes_max
+        relieved = [one for one, lane in self._throttled.items() if is_low or not lane.items]
+        for session in relieved:
+            del self._throttled[session]
+            self._events.append(Throttle(session, is_on=False))

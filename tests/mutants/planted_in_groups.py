@@ -1,0 +1,326 @@
+"""Planted bugs: process groups, their directory, their views, packing and fragments [TPG]."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+GROUPS: Final = "evensong/core/groups/"
+LAYER: Final = "tests/core/groups/test_layer.py::"
+CHANGES: Final = "tests/core/groups/test_changes.py::"
+QUEUE: Final = "tests/core/groups/test_sendqueue.py::"
+TRANSFER: Final = "tests/core/groups/test_transfer.py::"
+
+
+@dataclass(frozen=True)
+class GroupMutant(Mutant):
+    """A bug planted in the group layer."""
+
+    @property
+    def path(self) -> str:
+        """Return where it is planted, below `src`."""
+        return GROUPS + self.file
+
+
+GROUP_MUTANTS: Final = (
+    GroupMutant(
+        "membership tested once, not at each message",
+        "layer.py",
+        "if route.version != self.directory.version:",
+        "if route.version < 0:",
+        LAYER + "test_membership_is_tested_where_a_message_is_delivered_not_where_it_was_sent",
+    ),
+    GroupMutant(
+        "a member of two groups gets two copies",
+        "routes.py",
+        "        route.recipients = tuple(sorted(found))",
+        "        route.recipients = tuple(sorted(found)) * len(route.destination.groups)",
+        LAYER + "test_a_message_to_several_groups_has_one_place_and_comes_once",
+    ),
+    GroupMutant(
+        "a former life's private name still leads here",
+        "sessions.py",
+        "            and member.incarnation == self._incarnation\n",
+        "",
+        LAYER + "test_a_private_name_of_a_former_life_leads_nowhere",
+    ),
+    GroupMutant(
+        "every frame takes one place",
+        "layer.py",
+        "            sub += places",
+        "            sub += 1",
+        LAYER + "test_messages_of_a_frame_have_places_one_behind_the_other",
+    ),
+    GroupMutant(
+        "a departing session overtakes its own messages",
+        "sendqueue.py",
+        "            lane.items.append(_control_item(farewell))\n"
+        "            self._enter(lane, lane.items[-1])",
+        "            lane.items.appendleft(_control_item(farewell))\n"
+        "            self._enter(lane, lane.items[0])",
+        LAYER + "test_a_session_that_ends_leaves_all_groups_at_one_place_after_its_messages",
+    ),
+    GroupMutant(
+        "a daemon believes who speaks for another",
+        "layer.py",
+        "if sender != sender_id:",
+        "if not sender:",
+        LAYER + "test_bad_packets_are_counted_and_have_no_effect",
+    ),
+    GroupMutant(
+        "view ids from local counters",
+        "views.py",
+        "ViewId(change.conf_id, change.seq, change.sub, change.counter)",
+        "ViewId(RingId(0, 0), 0, 0, change.counter)",
+        "tests/core/groups/test_schedules.py",
+    ),
+    GroupMutant(
+        "components share the id of a transitional view",
+        "layer.py",
+        "        self.conf_id = RingId(self.conf_id.seq, self.together[0])\n",
+        "",
+        CHANGES
+        + "test_views_of_two_components_in_one_transitional_configuration_have_different_ids",
+    ),
+    GroupMutant(
+        "half of the electorate is a majority",
+        "views.py",
+        "return 2 * len(present) > len(electorate)",
+        "return 2 * len(present) >= len(electorate)",
+        "tests/core/groups/test_views.py::test_a_majority_is_more_than_half_of_the_electorate",
+    ),
+    GroupMutant(
+        "two views for one change of the network",
+        "layer.py",
+        "        self._exchange = Exchange(self.configuration, self.together)\n"
+        "        if self._my_id",
+        "        self._exchange = Exchange(self.configuration, self.together)\n"
+        "        self._show_changed(self._network_change(), self.together)\n"
+        "        if self._my_id",
+        CHANGES + "test_a_member_cut_off_and_back_in_one_change_is_in_left_and_in_joined",
+    ),
+    GroupMutant(
+        "no regular view after a transitional one",
+        "views.py",
+        "return group.is_transitional or group.members() != group.regular",
+        "return group.members() not in (group.regular, group.shown)",
+        CHANGES + "test_a_partition_is_shown_once_on_each_side",
+    ),
+    GroupMutant(
+        "state told after application messages",
+        "sendqueue.py",
+        "        while own and filling.takes(len(own[0]), must_be_safe=False):\n"
+        "            self.queued_bytes -= len(own[0])\n"
+        "            filling.add(own.popleft(), 1, must_be_safe=False)\n"
+        "        turns = self._turns\n"
+        "        while not own and turns and self._take_turn(turns[0], filling):\n"
+        "            pass\n",
+        "        turns = self._turns\n"
+        "        while turns and self._take_turn(turns[0], filling):\n"
+        "            pass\n"
+        "        while not turns and own and filling.takes(len(own[0]), must_be_safe=False):\n"
+        "            self.queued_bytes -= len(own[0])\n"
+        "            filling.add(own.popleft(), 1, must_be_safe=False)\n",
+        CHANGES + "test_a_state_goes_ahead_of_what_its_daemon_has_queued",
+    ),
+    GroupMutant(
+        "together is whoever is in the transitional configuration",
+        "layer.py",
+        "self.together = tuple([one for one in self.together if one in members])",
+        "self.together = members",
+        CHANGES + "test_components_are_who_has_gone_together_since_directories_were_equal",
+    ),
+    GroupMutant(
+        "another component's join counts after a cut exchange",
+        "layer.py",
+        "            if origin[0] in self.together:\n",
+        "            if origin[0]:\n",
+        CHANGES + "test_a_cut_exchange_leaves_each_component_to_itself",
+    ),
+    GroupMutant(
+        "what was held back is lost with its exchange",
+        "layer.py",
+        "                self._show(name, group, change, self.together)\n        self._release()",
+        "                self._show(name, group, change, self.together)\n"
+        "        self._held.clear()\n"
+        "        self._release()",
+        CHANGES + "test_an_exchange_that_is_cut_short_gives_its_messages_to_the_transitional_part",
+    ),
+    GroupMutant(
+        "one component is enough to go on",
+        "exchange.py",
+        "        return not self._missing",
+        "        return bool(self.states)",
+        CHANGES + "test_messages_wait_for_the_directories_and_reach_the_members_of_both_sides",
+    ),
+    GroupMutant(
+        "merged members are not sorted by where they joined",
+        "directory.py",
+        "            group.entries.sort()",
+        "            pass",
+        "tests/core/groups/test_directory.py::test_both_sides_of_a_merge_are_equal",
+    ),
+    GroupMutant(
+        "the safe line overtakes its messages",
+        "layer.py",
+        "        if self.state is State.EXCHANGING:\n            self._safe_line = line",
+        "        if line.seq < 0:\n            self._safe_line = line",
+        CHANGES + "test_a_safe_line_is_held_back_with_its_messages",
+    ),
+    GroupMutant(
+        "unfinished messages outlive their configuration",
+        "layer.py",
+        "        self.assembly.clear()\n",
+        "",
+        CHANGES + "test_a_message_cut_by_a_change_is_sent_again_and_delivered_once",
+    ),
+    GroupMutant(
+        "orphan fragment completed",
+        "assembly.py",
+        "if message is None or message.first_no != first_no:",
+        "if message is None:",
+        "tests/core/groups/test_assembly.py::test_a_piece_of_another_message_completes_nothing",
+    ),
+    GroupMutant(
+        "a cut message goes on where newcomers have not seen its beginning",
+        "sendqueue.py",
+        "            self._count(lane, lane.offset)\n            lane.offset = 0\n",
+        "",
+        QUEUE + "test_a_message_without_its_end_is_sent_again_from_its_beginning",
+    ),
+    GroupMutant(
+        "newcomers are not told destinations",
+        "sendqueue.py",
+        "            lane.announced.clear()\n",
+        "",
+        QUEUE + "test_a_destination_is_announced_once_in_a_configuration",
+    ),
+    GroupMutant(
+        "a safe frame in an agreed packet",
+        "sendqueue.py",
+        "        must_be_safe = bool(item.head.flags & SAFE)\n",
+        "        must_be_safe = bool(item.head.flags & SAFE) and not filling.frames\n",
+        QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
+    ),
+    GroupMutant(
+        "agreed frames wait behind a safe one",
+        "sendqueue.py",
+        "        if must_be_safe and self.frames and not self.is_safe:\n",
+        "        if must_be_safe and self.frames and self.room < 0:\n",
+        QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
+    ),
+    GroupMutant(
+        "a large message stops the other sessions",
+        "sendqueue.py",
+        "            lane.deficit -= room - filling.room\n",
+        "            lane.deficit -= min(0, room - filling.room)\n",
+        QUEUE + "test_a_small_message_overtakes_a_large_one_of_another_session",
+    ),
+    GroupMutant(
+        "the backlog promises more than there is",
+        "sendqueue.py",
+        "return max(-(-self.queued_bytes // self._room), self._wide)",
+        "return -(-self.queued_bytes // self._room) + self._wide",
+        QUEUE + "test_whatever_is_pushed_and_pulled_the_rules_hold",
+    ),
+    GroupMutant(
+        "throttling goes by the queue, not by who fills it",
+        "sendqueue.py",
+        "        if has_share and session not in self._throttled:",
+        "        if session not in self._throttled:",
+        QUEUE + "test_who_has_most_of_a_full_queue_is_throttled_until_it_is_nearly_empty",
+    ),
+    GroupMutant(
+        "what a joiner held is forgotten with the snapshot",
+        "transfer.py",
+        "while self._held and since is not None and self._held[0][0] < since:",
+        "while self._held and since is not None:",
+        TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+    ),
+    GroupMutant(
+        "snapshot taken one message late",
+        "transfer.py",
+        "            self._live_view(view, place)\n            self._donate(place)\n        elif",
+        "            self._live_view(view, place)\n        elif",
+        TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+    ),
+    GroupMutant(
+        "donor's death forgotten",
+        "transfer.py",
+        "            self._live_view(view, place)\n            self._donate(place)\n        elif",
+        "            self._live_view(view, place)\n"
+        "            if view.cause is Cause.JOIN:\n"
+        "                self._donate(place)\n"
+        "        elif",
+        TRANSFER + "test_a_donor_that_is_gone_halfway_is_replaced",
+    ),
+    GroupMutant(
+        "a snapshot from before its joining is restored",
+        "transfer.py",
+        "for bound in (self._joined_at, self._epoch)",
+        "for bound in (self._epoch,)",
+        TRANSFER + "test_an_old_snapshot_is_no_use_to_who_joined_later",
+    ),
+    GroupMutant(
+        "one side is enough to go on",
+        "transfer.py",
+        "return covered.issuperset(self.members)",
+        "return bool(covered)",
+        TRANSFER + "test_sides_that_meet_merge_their_states_at_one_place",
+    ),
+    GroupMutant(
+        "what was held is lost with a broken meeting",
+        "transfer.py",
+        "        self._flush(None)\n        self._is_primary = was_primary",
+        "        self._held.clear()\n        self._is_primary = was_primary",
+        TRANSFER + "test_sides_that_meet_and_lose_a_donor_begin_again",
+    ),
+    GroupMutant(
+        "the view in which sides met makes all of them primary",
+        "transfer.py",
+        "        self._is_primary = was_primary  # the view in which sides met is nobody's own\n",
+        "",
+        TRANSFER + "test_a_primary_side_wins_even_if_the_meeting_is_broken_once",
+    ),
+    GroupMutant(
+        "a side that is not seen is believed",
+        "transfer.py",
+        "if key not in self._present:",
+        "if not key:",
+        TRANSFER + "test_in_random_schedules_all_replicas_end_equal[250]",
+    ),
+    GroupMutant(
+        "losses shown by transitional views alone are forgotten",
+        "transfer.py",
+        "(bool(view.left) or view.cause is Cause.NETWORK)",
+        "bool(view.left)",
+        TRANSFER + "test_a_loss_that_only_transitional_views_show_is_noticed",
+    ),
+    GroupMutant(
+        "packets are filled before a new configuration is known",
+        "../node.py",
+        "        self._climb()\n        return self.groups.queue.backlog()\n\n"
+        "    def pull(self, packets_max: int) -> list[Packet]:\n"
+        '        """Hand over the next packets, packed now."""\n'
+        "        self._climb()\n",
+        "        return self.groups.queue.backlog()\n\n"
+        "    def pull(self, packets_max: int) -> list[Packet]:\n"
+        '        """Hand over the next packets, packed now."""\n',
+        "tests/core/groups/test_node.py"
+        "::test_a_message_cut_by_a_lost_neighbour_begins_again_in_the_same_call",
+    ),
+)
+
+# Pitfalls of the specification, by number: the mutants that fall into them, or why none can.
+GROUP_PITFALLS: Final[dict[int, tuple[str, ...] | str]] = {
+    1: ("membership tested once, not at each message",),
+    2: ("state told after application messages",),
+    3: ("two views for one change of the network",),
+    4: ("unfinished messages outlive their configuration", "orphan fragment completed"),
+    5: ("a safe frame in an agreed packet",),
+    6: ("view ids from local counters", "components share the id of a transitional view"),
+    7: ("a member of two groups gets two copies",),
+    8: ("a former life's private name still leads here",),
+    9: "Control frames have a call of their own, which never throttles.",
+    10: ("every frame takes one place",),
+}
