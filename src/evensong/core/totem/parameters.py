@@ -140,9 +140,9 @@ WIDE: Final = {
     "receive_horizon": 4_096,
     "miss_count": 2,
 }
-FAST = Parameters(  # a quiet LAN, machines that keep their time: a crash is noticed within 50 ms
+FAST = Parameters(  # a quiet LAN, machines that keep their time: a crash is noticed within 80 ms
     token_retransmit=10 * MS,
-    token_loss=45 * MS,
+    token_loss=75 * MS,
     join=4 * MS,
     consensus=15 * MS,
     beacon=100 * MS,
