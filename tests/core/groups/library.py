@@ -9,7 +9,8 @@ from random import Random
 from evensong.core.groups.events import Delivered, MemberId, SessionId, View, ViewChange
 from evensong.core.groups.frame import messages_of
 from evensong.core.groups.notes import Key, Place
-from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Take, Transfer
+from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
+from evensong.core.groups.transfer import Transfer
 from tests.core.groups.order import Daemon, Order
 
 GROUP = "g"

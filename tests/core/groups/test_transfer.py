@@ -4,7 +4,8 @@ import pytest
 
 from evensong.core.groups.events import MemberId
 from evensong.core.groups.notes import Chunk, Offer, encode_note
-from evensong.core.groups.transfer import Restore, Transfer
+from evensong.core.groups.steps import Restore
+from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
 from tests.core.groups.library import Chaos, Client, Library
 from tests.core.groups.order import Order
