@@ -62,4 +62,4 @@ class Core(ABC):
 
     @abstractmethod
     def drain(self) -> list[Effect]:
-        """Return the effects since the last drain."""
+        """Return the effects since the last drain; a source may ask while it is pulled from."""
