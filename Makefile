@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-net lint mutants hostile soak bench bench-failover bench-idle clean
+.PHONY: help demo test test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,9 @@ bench: $(READY) ## measure the simulator
 
 bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 	$(BIN)/python -m bench.failover
+
+bench-against-corosync: $(READY) ## as root: messages a second, client to clients, beside corosync
+	$(BIN)/python -m bench.against_corosync
 
 bench-idle: $(READY) ## as root: what an idle ring costs and how it wakes, beside corosync
 	$(BIN)/python -m bench.idle

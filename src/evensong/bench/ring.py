@@ -105,9 +105,9 @@ def _flood(way: Way, cluster: Cluster, configs: list[Path], size: int, seconds: 
         ask(state, flood)
     time.sleep(WARM_UP_S)
     pids = [process.pid for process in cluster.processes.values()]
-    before, cpu_before, began = ask(states[0], {"do": "status"}), _cpu_s(pids), time.monotonic()
+    before, cpu_before, began = ask(states[0], {"do": "status"}), cpu_s(pids), time.monotonic()
     time.sleep(seconds)
-    after, cpu_after, ended = ask(states[0], {"do": "status"}), _cpu_s(pids), time.monotonic()
+    after, cpu_after, ended = ask(states[0], {"do": "status"}), cpu_s(pids), time.monotonic()
     for state in states:
         ask(state, {**flood, "seconds": 0})
     delivered = _count(after, "delivered") - _count(before, "delivered")
@@ -126,7 +126,7 @@ def _count(status: Answer, name: str) -> int:
     return count
 
 
-def _cpu_s(pids: list[int]) -> float:
+def cpu_s(pids: list[int]) -> float:
     """Return the processor time that these processes have used."""
     used = 0
     for pid in pids:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from evensong.cli.command import EXIT_OK, Subparsers, add_command, number
 from evensong.cli.progress import Progress
+from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
     from evensong.bench.ring import Turn, Way
 
-SIZE_LEAST, SIZE_MOST = 200, 1_452
+DATAGRAM_LEAST, DATAGRAM_MOST = 200, 1_452
+MESSAGE_LEAST, MESSAGE_MOST = 8, 16 * 1_024 * 1_024
+DATAGRAM, MESSAGE = 1_400, 100  # bytes, unless told
 
 
 def register(subparsers: Subparsers) -> None:
@@ -20,17 +23,35 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "bench",
         run,
-        summary="measure a ring of daemons on this machine beside the floor, plain UDP",
-        example="evensong bench ring --nodes 3 --json",
+        summary="measure a cluster of daemons on this machine, end to end or the ring alone",
+        example="evensong bench --nodes 3 --size 100 --json",
     )
-    parser.add_argument("what", choices=["ring"], help="ring: packets ordered a second")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=["groups", "ring"],
+        default="groups",
+        help="groups: messages from client to clients (default); ring: packets beside plain UDP",
+    )
     parser.add_argument("--nodes", type=number(2, 32), default=3, metavar="N", help="daemons")
     parser.add_argument(
         "--size",
-        type=number(SIZE_LEAST, SIZE_MOST),
-        default=1_400,
+        type=number(MESSAGE_LEAST, MESSAGE_MOST),
         metavar="BYTES",
-        help="of a datagram (default: 1400)",
+        help="of a message (default: 100), for a ring of a datagram (default: 1400)",
+    )
+    parser.add_argument(
+        "--service", choices=["agreed", "safe"], default="agreed", help="groups only"
+    )
+    parser.add_argument(
+        "--api", choices=["batch", "message"], default="batch", help="groups only; how clients work"
+    )
+    parser.add_argument(
+        "--rate",
+        type=number(0, 10_000_000),
+        default=0,
+        metavar="R",
+        help="groups only: messages a second over all clients (default: as fast as they are taken)",
     )
     parser.add_argument(
         "--seconds", type=number(1, 600), default=3, metavar="S", help="each turn lasts (3)"
@@ -38,14 +59,48 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--turns", type=number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
     )
-    parser.add_argument("--trace", action="store_true", help="also with traces, and what they cost")
+    parser.add_argument(
+        "--trace", action="store_true", help="ring only: also with traces, and what they cost"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON."""
+    return _run_ring(args) if args.what == "ring" else _run_groups(args)
+
+
+def _run_groups(args: argparse.Namespace) -> int:
+    from evensong.bench import groups
+
+    load = groups.Load(args.size or MESSAGE, args.service, args.api, args.rate)
+    with Progress("bench", args.turns) as progress:
+        turns = []
+        for _ in range(args.turns):
+            turns.append(groups.measure(args.nodes, load, args.seconds))
+            progress.advance()
+    told = groups.told(args.nodes, load, turns, args.seconds)
+    print(json.dumps(told) if args.json else _sentence(told))
+    return EXIT_OK
+
+
+def _sentence(told: dict[str, object]) -> str:
+    return (
+        f"{told['nodes']} daemons, {told['nodes']} clients that send {told['size']}-byte messages, "
+        f"{told['service']}, by {told['api']}; {told['turns']} turns of {told['seconds']} s\n"
+        f"{told['delivered_per_s']:,.0f} messages/s at each client ({told['mb_per_s']:,.1f} MB/s), "
+        f"p50 {told['p50_us']:,} us, p99 {told['p99_us']:,} us, "
+        f"{told['cpu_us_per_message']:.2f} us of CPU a message, "
+        f"{told['retransmissions']} packets sent again"
+    )
+
+
+def _run_ring(args: argparse.Namespace) -> int:
     from evensong.bench.ring import TRACED, WAYS, measure
 
+    args.size = args.size or DATAGRAM
+    if not DATAGRAM_LEAST <= args.size <= DATAGRAM_MOST:
+        raise BadRequest(f"--size: a datagram has {DATAGRAM_LEAST} to {DATAGRAM_MOST} bytes")
     ways = WAYS + TRACED if args.trace else WAYS
     with Progress("bench", args.turns * (len(ways) + 1)) as progress:
         floors, taken = measure(

@@ -118,6 +118,7 @@ class Orders:
                 for at, one in self._tail.rings
             ],
             "token_visits": self._tail.visits,
+            "resent": self._tail.resent,
             "refused": self.refused(),
             "dropped": dict(sorted(driver.core.machine.drops.items())),
             "datagrams_sent": datagrams.sent,

@@ -22,6 +22,7 @@ class Tail(Listener):
         self.configurations = 0
         self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
+        self.resent = 0  # packets, because somebody lacked them
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Count safe deliveries and keep the last few for a while."""
@@ -46,5 +47,6 @@ class Tail(Listener):
             self.rings.append((now, configuration))
 
     def visit(self, visit: TokenVisit, now: int) -> None:
-        """Count a visit of the token."""
+        """Count a visit of the token, and what it repaired."""
         self.visits += 1
+        self.resent += visit.resent

@@ -1,0 +1,174 @@
+"""How many messages a second the members of one group hear, end to end, and after how long.
+
+Daemons on loopback, sealed, and one client process at each; all clients send. Rates are of what one
+client hears. Counting begins after a warm-up and is cut at both ends by the same clock.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from evensong.bench.member import Task
+from evensong.bench.ring import cpu_s
+from evensong.cli.up import Cluster, lay_out
+from evensong.daemon.control import ask
+from evensong.errors import Unreachable
+
+WARM_UP_S: Final = 1.0
+READY_S: Final = 30.0
+SETTINGS: Final = 'trace = "off"\n'
+
+
+class Load(NamedTuple):
+    """What is sent."""
+
+    size: int
+    service: str
+    api: str
+    rate: float  # messages a second over all clients; 0: as fast as they are taken
+
+
+class Heard(NamedTuple):
+    """What came of it."""
+
+    delivered_per_s: float  # at one client, the median
+    least_per_s: float  # at the client that heard least
+    samples_us: list[int]  # from sending, or being due, to the sender's own delivery, ascending
+    cpu_us: float  # of all daemons and clients, for each message that was ordered
+    resent: int  # packets that were sent again
+
+
+class Place(NamedTuple):
+    """A daemon, and how to start a client beside it."""
+
+    state: Path
+    pid: int
+    within: Sequence[str] = ()  # what to put before a client's command
+
+
+def measure(nodes: int, load: Load, seconds: float) -> Heard:
+    """Start a cluster here, load it, and stop it."""
+    with tempfile.TemporaryDirectory(prefix="evensong-bench-") as made:
+        configs = lay_out(Path(made), nodes, "lan", is_insecure=False, extra=SETTINGS)
+        cluster = Cluster(configs)
+        try:
+            cluster.start()
+            cluster.wait_for_one_ring()
+            places = [
+                Place(cluster.state_of(config), cluster.processes[config].pid) for config in configs
+            ]
+            return load_with(places, load, seconds)
+        finally:
+            cluster.stop()
+
+
+def load_with(places: Sequence[Place], load: Load, seconds: float) -> Heard:
+    """Load daemons that are one ring; return what their clients heard."""
+    members = [_start(number, place, places, load) for number, place in enumerate(places, start=1)]
+    try:
+        for member in members:
+            if _line(member) != "ready":
+                raise Unreachable("bench: a client did not come up; see what it said above")
+        return _count(members, places, seconds)
+    finally:
+        for member in members:
+            member.kill()
+            member.wait()
+
+
+def _start(
+    number: int, place: Place, places: Sequence[Place], load: Load
+) -> "subprocess.Popen[str]":
+    task = Task(
+        f"unix://{place.state}/client.sock",
+        f"bench-{number}",
+        len(places),
+        load.size,
+        load.service,
+        load.api,
+        load.rate / len(places),
+    )
+    return subprocess.Popen(
+        [*place.within, sys.executable, "-m", "evensong.bench.member", json.dumps(task)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _line(member: "subprocess.Popen[str]") -> str:
+    assert member.stdout is not None
+    return member.stdout.readline().strip()
+
+
+def _count(
+    members: "Sequence[subprocess.Popen[str]]", places: Sequence[Place], seconds: float
+) -> Heard:
+    now = time.monotonic_ns()
+    span = (now + int(WARM_UP_S * 1e9), now + int((WARM_UP_S + seconds) * 1e9))
+    for member in members:
+        assert member.stdin is not None
+        member.stdin.write(json.dumps(span) + "\n")
+        member.stdin.flush()
+    pids = [place.pid for place in places] + [member.pid for member in members]
+    time.sleep(max(0.0, span[0] - time.monotonic_ns()) / 1e9)
+    cpu_before, resent_before = cpu_s(pids), _resent(places)
+    time.sleep(max(0.0, span[1] - time.monotonic_ns()) / 1e9)
+    cpu_after, resent_after = cpu_s(pids), _resent(places)
+    told = [json.loads(_line(member) or "{}") for member in members]
+    if not all(told):
+        raise Unreachable("bench: a client failed; see what it said above")
+    counts = [one["delivered"] for one in told]
+    middle = statistics.median(counts)
+    return Heard(
+        middle / seconds,
+        min(counts) / seconds,
+        sorted(sample for one in told for sample in one["samples_us"]),
+        1e6 * (cpu_after - cpu_before) / max(1, middle),
+        resent_after - resent_before,
+    )
+
+
+def _resent(places: Sequence[Place]) -> int:
+    total = 0
+    for place in places:
+        resent = ask(place.state, {"do": "status"})["resent"]
+        assert isinstance(resent, int)
+        total += resent
+    return total
+
+
+def quantile(ascending: Sequence[int], share: float) -> int:
+    """Return the sample below which so much of all lies; 0 if there is none."""
+    return ascending[min(len(ascending) - 1, int(share * len(ascending)))] if ascending else 0
+
+
+def told(nodes: int, load: Load, turns: Sequence[Heard], seconds: float) -> dict[str, object]:
+    """Return the figures of several turns as one object."""
+    rates = [turn.delivered_per_s for turn in turns]
+    samples = sorted(sample for turn in turns for sample in turn.samples_us)
+    middle: Callable[[Sequence[float]], float] = statistics.median
+    return {
+        "nodes": nodes,
+        "size": load.size,
+        "service": load.service,
+        "api": load.api,
+        "rate": load.rate,
+        "seconds": seconds,
+        "turns": len(turns),
+        "delivered_per_s": middle(rates),
+        "delivered_per_s_all": rates,
+        "least_per_s": min(turn.least_per_s for turn in turns),
+        "mb_per_s": middle(rates) * load.size / 1e6,
+        "samples": len(samples),
+        "p50_us": quantile(samples, 0.5),
+        "p99_us": quantile(samples, 0.99),
+        "cpu_us_per_message": middle([turn.cpu_us for turn in turns]),
+        "retransmissions": sum(turn.resent for turn in turns),
+    }

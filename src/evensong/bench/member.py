@@ -1,0 +1,175 @@
+"""One member of a group under load, a process of its own: `python -m evensong.bench.member TASK`.
+
+It says `ready` once everybody is in its view, is told on its input from when to when to count,
+sends all the while, and prints what it saw as one line of JSON. The clock is the machine's
+monotonic one, which all processes share; a message carries when it was sent, or was due.
+"""
+
+import asyncio
+import json
+import struct
+import sys
+import time
+from typing import Final, NamedTuple
+
+import evensong
+from evensong import Group, Message, Service, View
+
+GROUP: Final = "bench"
+STAMP: Final = struct.Struct("!q")  # nanoseconds
+SIZE_LEAST: Final = STAMP.size
+AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
+AHEAD_LEAST: Final = 32
+BATCH_BYTES: Final = 40_000  # handed over at a time
+SAMPLES_MAX: Final = 50_000  # latencies that are kept
+PACE_S: Final = 0.001  # what is due is sent so often, at a rate
+
+
+class Task(NamedTuple):
+    """What a member is to do."""
+
+    address: str
+    name: str
+    members: int
+    size: int
+    service: str  # agreed, safe
+    api: str  # batch, message
+    rate: float  # messages a second; 0: as fast as they are taken
+
+
+class Span(NamedTuple):
+    """From when to when to count, in nanoseconds."""
+
+    begin_ns: int
+    end_ns: int
+
+
+class Counts:
+    """What a member has heard."""
+
+    def __init__(self, task: Task, me: str) -> None:
+        self._me: Final = me
+        self._size: Final = task.size
+        self.span = Span(2**63, 0)
+        self.delivered = 0
+        self.own = 0  # all the time
+        self.samples: Final[list[int]] = []
+        self.heard: Final = asyncio.Event()  # more of our own have come
+
+    def batch(self, batch: list[Message | View]) -> None:
+        """Count messages that came together."""
+        now = time.monotonic_ns()
+        is_counted = self.span.begin_ns <= now < self.span.end_ns
+        messages = [one for one in batch if isinstance(one, Message)]
+        mine = [one for one in messages if one.sender == self._me]
+        if is_counted:
+            self.delivered += len(messages)
+            for one in mine[:: 1 + len(mine) // 16]:
+                self._sample(now, one.payload)
+        if mine:
+            self.own += len(mine)
+            self.heard.set()
+
+    def _sample(self, now: int, payload: bytes) -> None:
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append((now - STAMP.unpack_from(payload)[0]) // 1_000)
+
+
+class Sender:
+    """Sends as much as it may, or what is due."""
+
+    def __init__(self, task: Task, group: Group, counts: Counts) -> None:
+        self._task: Final = task
+        self._group: Final = group
+        self._counts: Final = counts
+        self._service: Final = Service.SAFE if task.service == "safe" else Service.AGREED
+        self._rest: Final = bytes(task.size - STAMP.size)
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        if self._task.rate:
+            await self._at_a_rate()
+        else:
+            await self._at_full_speed()
+
+    async def _at_full_speed(self) -> None:
+        size = self._task.size
+        ahead_max = max(AHEAD_LEAST, AHEAD_BYTES // size)
+        batch_max = max(1, min(ahead_max // 4, BATCH_BYTES // size))
+        counts = self._counts
+        while True:
+            room = ahead_max - (self._sent - counts.own)
+            if room < batch_max:
+                counts.heard.clear()
+                await counts.heard.wait()
+                continue
+            await self._send(time.monotonic_ns(), batch_max)
+
+    async def _at_a_rate(self) -> None:
+        began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
+        while True:
+            due = int((time.monotonic_ns() - began) / period_ns)
+            while self._sent < due:
+                await self._send(began + int(self._sent * period_ns), 1)
+            await asyncio.sleep(PACE_S)
+
+    async def _send(self, stamp: int, count: int) -> None:
+        payload = STAMP.pack(stamp) + self._rest
+        if self._task.api == "batch":
+            await self._group.send_many([payload] * count, service=self._service)
+        else:
+            for _ in range(count):
+                await self._group.send(payload, service=self._service)
+        self._sent += count
+
+
+async def take_part(task: Task) -> dict[str, object]:
+    """Do it, and return what was seen."""
+    async with (
+        evensong.connect(task.address, name=task.name) as connection,
+        connection.join(GROUP) as group,
+    ):
+        counts = Counts(task, connection.name)
+        full = asyncio.Event()
+        listening = asyncio.create_task(_listen(task, group, counts, full))
+        await full.wait()
+        print("ready", flush=True)
+        loop = asyncio.get_running_loop()
+        line = await loop.run_in_executor(None, sys.stdin.readline)
+        counts.span = Span(*json.loads(line))
+        sending = asyncio.create_task(Sender(task, group, counts).run())
+        await asyncio.sleep((counts.span.end_ns - time.monotonic_ns()) / 1e9)
+        sending.cancel()
+        listening.cancel()
+        await asyncio.gather(sending, listening, return_exceptions=True)
+        return {"delivered": counts.delivered, "samples_us": counts.samples}
+
+
+async def _listen(task: Task, group: Group, counts: Counts, full: asyncio.Event) -> None:
+    if task.api == "batch":
+        async for batch in group.batches():
+            _see_views(batch, task.members, full)
+            counts.batch(batch)
+    else:
+        async for event in group:
+            one = [event]
+            _see_views(one, task.members, full)
+            counts.batch(one)
+
+
+def _see_views(batch: list[Message | View], members: int, full: asyncio.Event) -> None:
+    if not full.is_set():
+        for event in batch:
+            if isinstance(event, View) and len(event.members) >= members:
+                full.set()
+
+
+def main() -> None:
+    """Take part as the argument says."""
+    task = Task(*json.loads(sys.argv[1]))
+    print(json.dumps(asyncio.run(take_part(task))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
