@@ -6,6 +6,7 @@ from evensong.core.effects import Deliver, Service, StateChange
 from evensong.core.ids import Configuration, RingId
 from evensong.core.totem.frames import RegularMessage
 from evensong.core.unit import UnitId, encode_unit
+from evensong.demo.clerks import Wait
 from evensong.demo.findings import (
     ViewChange,
     last_ring,
@@ -14,7 +15,6 @@ from evensong.demo.findings import (
     view_changes,
 )
 from evensong.demo.play import Act, Record
-from evensong.demo.speakers import Wait
 from evensong.sim.history import History, Life
 
 ALL = RingId(4, 1)
@@ -30,7 +30,7 @@ def test_percentiles_are_values_that_occurred() -> None:
 
 
 def record(*acts: Act, waits: tuple[Wait, ...] = (), stopped_us: int = 10_000) -> Record:
-    return Record((1, 2, 3), 3, list(acts), list(waits), stopped_us, "")
+    return Record((1, 2, 3), 3, list(acts), list(waits), [], stopped_us, "")
 
 
 def test_latency_is_of_what_was_delivered_before_anything_broke() -> None:

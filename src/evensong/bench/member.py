@@ -13,7 +13,7 @@ import time
 from typing import Final, NamedTuple
 
 import evensong
-from evensong import Group, Message, Service, View
+from evensong import Group, MemberId, Message, Service, View
 
 GROUP: Final = "bench"
 STAMP: Final = struct.Struct("!q")  # nanoseconds
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 class Counts:
     """What a member has heard."""
 
-    def __init__(self, task: Task, me: str) -> None:
+    def __init__(self, task: Task, me: MemberId) -> None:
         self._me: Final = me
         self._size: Final = task.size
         self.span = Span(2**63, 0)
@@ -130,7 +130,7 @@ async def take_part(task: Task) -> dict[str, object]:
         evensong.connect(task.address, name=task.name) as connection,
         connection.join(GROUP) as group,
     ):
-        counts = Counts(task, connection.name)
+        counts = Counts(task, connection.member)
         full = asyncio.Event()
         listening = asyncio.create_task(_listen(task, group, counts, full))
         await full.wait()

@@ -125,6 +125,7 @@ class _Summary:
         self._messages()
         self._changes()
         self._promises()
+        self._ledgers()
         self._paper.write()
         self._verdict()
         if kept is not None:
@@ -142,7 +143,7 @@ class _Summary:
         found = self._findings
         self._paper.heading("Messages")
         self._say(
-            f"{found.messages:,} were ordered, {found.rate():,.0f} a second over "
+            f"{found.messages:,} packets were ordered, {found.rate():,.0f} a second over "
             f"{found.seconds:.1f} s, pauses included; {found.safe_messages:,} of them safe"
         )
         self._say(f"{found.deliveries:,} deliveries, at {len(found.record.nodes)} daemons")
@@ -193,6 +194,20 @@ class _Summary:
                 f"{last.messages:,} messages in it, {order} at each",
                 "" if last.is_equal else "bold red",
             )
+
+    def _ledgers(self) -> None:
+        books = self._findings.record.books
+        self._paper.heading("The ledger, as each daemon's clerk has it")
+        for book in books:
+            told = f"n{book.node}  {book.entries:,} entries, content {book.digest}"
+            told += f"; audited {book.audited:,}" if book.audited else ""
+            told += "; came with state transfer" if book.restored else ""
+            told += f"; merged {book.merged} x" if book.merged else ""
+            self._say(told)
+        if self._findings.are_ledgers_equal():
+            self._say("all ledgers are equal")
+        else:
+            self._say("the ledgers are NOT equal", "bold red")
 
     def _promise(self, promise: str, verdicts: Sequence[Verdict]) -> None:
         checked = sum(one.n_checked for one in verdicts)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId, RingId
+from evensong.demo.clerks import Wait
 from evensong.demo.play import Act, Record
-from evensong.demo.speakers import Wait
 from evensong.sim.history import History, Life
 from evensong.trace.assembly import TracedLife
 from evensong.trace.changes import Change, changes
@@ -72,6 +72,15 @@ class Findings(NamedTuple):
             and self.judgement.is_complete
             and self.last_ring is not None
             and self.last_ring.is_equal
+            and self.are_ledgers_equal()
+        )
+
+    def are_ledgers_equal(self) -> bool:
+        """Whether every node ended with a ledger, all of them the same."""
+        books = self.record.books
+        return (
+            len({book.digest for book in books}) == 1
+            and tuple(book.node for book in books) == self.record.nodes
         )
 
 

@@ -5,7 +5,7 @@ took is read off the traces afterwards; here is only written down what was done 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
@@ -14,7 +14,7 @@ from evensong.cli.up import Cluster, lay_out
 from evensong.core.ids import ProcessorId
 from evensong.daemon.control import ask
 from evensong.daemon.driver import clock
-from evensong.demo.speakers import Speakers, Wait
+from evensong.demo.clerks import Book, Clerks, Wait
 from evensong.errors import Unreachable
 
 PROFILE: Final = "lan"
@@ -34,12 +34,13 @@ class Act(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What was done, and what clients saw of it."""
+    """What was done, and what clerks saw of it."""
 
     nodes: tuple[ProcessorId, ...]
     victim: ProcessorId
     acts: list[Act]
-    waits: list[Wait]  # of clients, in the order of the answers
+    waits: list[Wait]  # of clerks, in the order of the answers
+    books: list[Book]  # the ledgers at the end
     stopped_us: int  # when the daemons were told to stop
     trouble: str  # why it was cut short; empty: it was not
 
@@ -78,8 +79,8 @@ def perform(directory: Path, nodes: int, calm_s: float, narrator: Narrator) -> R
     finally:
         play.stop()
     trouble = trouble or play.left_badly()
-    waits = play.speakers.waits
-    return Record(play.nodes, play.victim, play.acts, waits, play.stopped_us, trouble)
+    waits = play.clerks.waits
+    return Record(play.nodes, play.victim, play.acts, waits, play.books, play.stopped_us, trouble)
 
 
 @final
@@ -96,7 +97,8 @@ class Play:
         self.nodes: Final = tuple(range(1, nodes + 1))
         self.victim: Final = nodes // 2 + 1
         self.acts: Final[list[Act]] = []
-        self.speakers: Final = Speakers(nodes)
+        self.clerks: Final = Clerks(nodes)
+        self.books: list[Book] = []
 
     # The acts
 
@@ -109,17 +111,19 @@ class Play:
 
     def go_on(self) -> None:
         """Do everything else, up to a ring of all that is at rest."""
-        for config in self._configs:
-            self.speakers.join(self._cluster.state_of(config))
-        self._narrator.tell("clients at every daemon multicast agreed and safe messages")
+        for node in self.nodes:
+            self.clerks.join(self._cluster.state_of(self._config(node)), node)
+        self._narrator.tell("a clerk at every daemon keeps the ledger, by agreed and safe messages")
         self._be_calm(2 * self._calm_s)
         self._kill()
         self._restart()
         self._partition()
         self._merge()
-        self.speakers.wait()
-        self._wait_until_quiet()
-        self._narrator.tell("the clients are silent, and every daemon has delivered everything")
+        self.clerks.hush()
+        self._wait_until("silent", self.clerks.is_silent)
+        self._wait_until("at rest", self._is_quiet)
+        self._narrator.tell("the clerks are silent, and every daemon has delivered everything")
+        self._compare()
         self._narrator.tell("every daemon is told to stop")
 
     def _kill(self) -> None:
@@ -138,7 +142,10 @@ class Play:
             self._narrator.tell(f"n{self.victim} is started again")
             self._cluster.start_one(victim)
             self._ring_of(self.nodes)
-        self.speakers.join(self._cluster.state_of(victim))
+        self.clerks.join(self._cluster.state_of(victim), self.victim)
+        self._narrator.tell(
+            f"a new clerk at n{self.victim} has no ledger, and gets it from the others"
+        )
         self._be_calm(self._calm_s)
 
     def _partition(self) -> None:
@@ -162,7 +169,7 @@ class Play:
 
     def stop(self) -> None:
         """Stop every daemon."""
-        self.speakers.hush()
+        self.clerks.stop()
         self.stopped_us = clock()
         self._cluster.stop()
 
@@ -194,32 +201,49 @@ class Play:
             ask(state, {"do": "ignore", "peers": list(peers)})
 
     def _be_calm(self, seconds: float) -> None:
-        """Let the clients speak for a while, and until each of them has been answered."""
-        began, heard, before = time.monotonic(), self.speakers.heard(), self.speakers.answers()
+        """Let the clerks work for a while, and until each of them has been answered."""
+        began, heard, before = time.monotonic(), self.clerks.heard(), self.clerks.answers()
         while (passed_s := time.monotonic() - began) < seconds or self._is_unheard(before):
             time.sleep(POLL_S)
-            self._narrator.passing(f"{self.speakers.heard():,} messages so far")
+            self._narrator.passing(f"{self.clerks.heard():,} entries so far")
             gone = self._cluster.gone()
             if gone:
                 raise Unreachable(f"{gone} has stopped by itself; its log says why")
             if passed_s > seconds + ANSWER_S:
-                raise Unreachable(f"not every client is answered within {ANSWER_S:.0f} s")
-        rate = (self.speakers.heard() - heard) / passed_s
-        self._narrator.tell(f"{self.speakers.heard():,} messages so far, {rate:,.0f} a second now")
+                raise Unreachable(f"not every clerk is answered within {ANSWER_S:.0f} s")
+        rate = (self.clerks.heard() - heard) / passed_s
+        self._narrator.tell(f"{self.clerks.heard():,} entries so far, {rate:,.0f} a second now")
 
     def _is_unheard(self, before: Mapping[str, int]) -> bool:
-        now = self.speakers.answers()
+        now = self.clerks.answers()
         return any(count == before.get(name, 0) for name, count in now.items())
 
-    def _wait_until_quiet(self) -> None:
-        """Return when all have delivered the same last message, and nothing waits anywhere."""
+    def _wait_until(self, what: str, holds: Callable[[], bool]) -> None:
         until = time.monotonic() + QUIET_S
-        while not self._is_quiet():
+        while not holds():
             if time.monotonic() > until:
-                raise Unreachable(f"the daemons are not at rest within {QUIET_S:.0f} s")
+                raise Unreachable(f"not everybody is {what} within {QUIET_S:.0f} s")
             time.sleep(POLL_S)
 
+    def _compare(self) -> None:
+        """Look into the ledgers once everybody has read everything."""
+        self._wait_until("done reading", self._is_settled)
+        for book in self.books:
+            told = f"n{book.node}: {book.entries:,} entries, {book.digest}"
+            if book.restored:
+                told += ", begun with the state of others"
+            if book.merged:
+                told += f", merged {book.merged} times" if book.merged > 1 else ", merged once"
+            self._narrator.tell(f"the ledger at {told}")
+
+    def _is_settled(self) -> bool:
+        """Whether ledgers are equal, or at least do not change any more."""
+        before, self.books = self.books, list(self.clerks.books())
+        are_equal = len({book.digest for book in self.books}) == 1
+        return len(self.books) == len(self.nodes) and (are_equal or before == self.books)
+
     def _is_quiet(self) -> bool:
+        """Whether all have delivered the same last message, and nothing waits anywhere."""
         places = set()
         for config in self._configs:
             state = self._cluster.state_of(config)
