@@ -2,8 +2,8 @@
 
 Three daemons in network namespaces of their own, paths of 1500 bytes, a client at each, all of
 them sending messages of 100 bytes, agreed; what one client hears is counted. Both are encrypted
-(corosync by its transport `knet`). The systems take turns: ours by batches, ours message by message,
-corosync. Its client is written in C and keeps 500 messages undelivered; ours is the library.
+(corosync by its transport `knet`). The systems take turns: ours by batches, ours message by
+message, corosync. Its client is written in C and keeps 500 messages undelivered.
 
     python -m bench.against_corosync [--turns 5] [--seconds 4] [--size 100] [--json]
 
