@@ -115,6 +115,7 @@ def run(
         if memory.spool is not None:
             listeners.append(memory.spool)
         driver = _driver(settings, life, record, keys, datagrams, listeners)
+        driver.outbox.told = receipts.name
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         control = ControlServer(settings.state, driver.watch, orders.answer)
@@ -168,6 +169,8 @@ def _driver(
         life,
         record,
         parameters,
+        settings.limits(),
+        settings.voters(),
         Sealer(settings.cluster, keys[0] if keys else None, *life),
         Opener(settings.cluster, keys, replay_window, DATAGRAM_MAX),
         datagrams,
