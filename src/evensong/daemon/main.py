@@ -32,6 +32,7 @@ from evensong.daemon.pace import Pace
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.reload import Reload
 from evensong.daemon.seal import Key, Opener, Sealer
+from evensong.daemon.sessions import Access, Sessions
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
@@ -120,6 +121,10 @@ def run(
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         control = ControlServer(settings.state, driver.watch, orders.answer)
         stack.callback(control.close)
+        access = Access(settings.client_mode, settings.client_group)
+        sessions = Sessions(settings.state, access, driver, settings.message_max, log.say)
+        stack.callback(sessions.close)
+        orders.sessions = sessions.status
         driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost, control.tend])
         memory.attach(driver, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)

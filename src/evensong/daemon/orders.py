@@ -55,6 +55,7 @@ class Orders:
         self._spool: Final = memory.spool
         self._flight: Final = memory.flight
         self._started_at: Final = clock()
+        self.sessions: Callable[[], Answer] = dict
         self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
             "send": self.send,
@@ -135,6 +136,7 @@ class Orders:
                 "late": driver.lag.late,
             },
             "peers": self._about_peers(now),
+            "clients": self.sessions(),
         }
 
     def _about_peers(self, now: int) -> dict[str, Answer]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from evensong.core.groups.limits import LENGTH_MAX, MESSAGE_MAX, PAYLOAD_LEAST, Limits
+from evensong.core.groups.limits import LENGTH_MAX, MESSAGE_MAX, Limits
 from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
@@ -43,7 +43,9 @@ DATAGRAM_MAX: Final = 1_452
 PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
 QUEUED_VISITS: Final = 4  # visits' worth of packets that clients may have queued before they slow
 QUEUED_LEAST: Final = 200  # packets, however few a visit may send
+UNDER_WAY: Final = 262_144  # bytes that a client may send before it knows that it should not
 CLIENT_MODE: Final = 0o600
+GROUP_MODE: Final = 0o660  # if a group of clients is named
 
 
 class Address(NamedTuple):
@@ -108,12 +110,11 @@ class Settings:
         """Return the bounds of process groups."""
         # What recovery wraps must fit a datagram too.
         payload_max = self.parameters.datagram_max - REGULAR_FRAME.size - MESSAGE.size
-        return Limits(
-            payload_max,
-            self.message_max,
-            2 * self.message_max + PAYLOAD_LEAST,
-            max(QUEUED_VISITS * self.parameters.messages_max, QUEUED_LEAST) * payload_max,
-        )
+        packets = max(QUEUED_VISITS * self.parameters.messages_max, QUEUED_LEAST)
+        queue_bytes_max = packets * payload_max
+        # Whoever stops when it is told to, behind a message that is on its way, is never refused.
+        session_bytes_max = 2 * (self.message_max + queue_bytes_max) + UNDER_WAY
+        return Limits(payload_max, self.message_max, session_bytes_max, queue_bytes_max)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -165,8 +166,8 @@ def parse(
     trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
     electorate = reader.take("electorate", _electorate, nobody)
     message_max = reader.take("message_max", _message_max, MESSAGE_MAX)
-    client_mode = reader.take("client_mode", _mode, CLIENT_MODE)
     client_group = reader.take("client_group", _text, "")
+    client_mode = reader.take("client_mode", _mode, GROUP_MODE if client_group else CLIENT_MODE)
     reader.refuse_the_rest()
     if is_insecure and keys:
         raise BadSettings("keys: are there beside `insecure = true`; not both, drop one")
