@@ -216,12 +216,11 @@ class Connection:
     # -- the end -----------------------------------------------------------------------------
 
     def finish(self, why: Why, text: str, now: int, request_id: int = 0) -> None:
-        """Hang up: what is begun is written to the end, then a farewell, and nothing else."""
+        """Hang up: what is begun or urgent is written, then a farewell, and nothing else."""
         if self.is_closing:
             return
         self._frames.clear()
-        self._urgent.clear()
-        self.queued = len(self._begun)
+        self.queued = len(self._begun) + sum(map(len, self._urgent))
         self.put_first(wire.encode_farewell(request_id, why, text))
         self._is_reading = False
         self.is_closing = True

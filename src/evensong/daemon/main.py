@@ -122,7 +122,8 @@ def run(
         control = ControlServer(settings.state, driver.watch, orders.answer)
         stack.callback(control.close)
         access = Access(settings.client_mode, settings.client_group)
-        sessions = Sessions(settings.state, access, driver, settings.message_max, log.say)
+        limits = (settings.message_max, settings.client_queue)
+        sessions = Sessions(settings.state, access, driver, *limits, log.say)
         stack.callback(sessions.close)
         orders.sessions = sessions.status
         driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost, control.tend])

@@ -60,9 +60,7 @@ from evensong.ipc.frames import (
 )
 
 CONNECTIONS_MAX: Final = 256
-QUEUED_LEAST: Final = 64 * 2**20  # bytes that may wait for one client
-QUEUED_MESSAGES: Final = 4  # of the largest, if that is more
-WINDOW: Final = 4 * 2**20
+WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
 TURN_BYTES: Final = 262_144  # read from all clients in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
@@ -92,9 +90,11 @@ class Sessions:
         access: Access,
         driver: Driver,
         message_max: int,
+        queued_max: int,
         say: Callable[[str], None],
     ) -> None:
-        self.queued_max: Final = max(QUEUED_LEAST, QUEUED_MESSAGES * message_max)
+        self.queued_max: Final = queued_max
+        self._window: Final = min(WINDOW, queued_max)
         self.drops: Final[dict[str, int]] = {}  # clients that were hung up on, by reason
         self.refused_requests = 0
         self._gid: Final = _gid(access.group)
@@ -145,7 +145,7 @@ class Sessions:
             self._drop(f"process {pid} of user {uid}", "too many connections")
         else:
             watch, now = self._driver.watch, clock()
-            made = Connection(stream, watch, self, (pid, uid), self.queued_max, WINDOW, now)
+            made = Connection(stream, watch, self, (pid, uid), self.queued_max, self._window, now)
             self._connections[made] = None
 
     def _is_allowed(self, stream: socket.socket, uid: int, gid: int) -> bool:
@@ -331,7 +331,7 @@ class Sessions:
         if connection is None:
             return
         frame = wire.encode_welcome(
-            connection.hello_id, event.member, event.frame_max, event.message_max, WINDOW
+            connection.hello_id, event.member, event.frame_max, event.message_max, self._window
         )
         self._put(connection, frame)
         groups = self._groups

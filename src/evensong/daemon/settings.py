@@ -44,6 +44,8 @@ PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
 QUEUED_VISITS: Final = 4  # visits' worth of packets that clients may have queued before they slow
 QUEUED_LEAST: Final = 200  # packets, however few a visit may send
 UNDER_WAY: Final = 262_144  # bytes that a client may send before it knows that it should not
+CLIENT_QUEUE: Final = 64 * 2**20
+QUEUED_MESSAGES: Final = 4
 CLIENT_MODE: Final = 0o600
 GROUP_MODE: Final = 0o660  # if a group of clients is named
 
@@ -94,6 +96,7 @@ class Settings:
     trace_keep: int  # bytes
     electorate: tuple[ProcessorId, ...]  # empty: this node and its peers, as they were at the start
     message_max: int  # bytes of a client's message
+    client_queue: int  # bytes that may wait for one client; never less than four messages
     client_mode: int  # of the clients' socket
     client_group: str  # whose members may be clients; empty: nobody but this user and root
     idle_variables: tuple[str, ...]  # `EVENSONG_…` that override nothing
@@ -166,6 +169,7 @@ def parse(
     trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
     electorate = reader.take("electorate", _electorate, nobody)
     message_max = reader.take("message_max", _message_max, MESSAGE_MAX)
+    client_queue = reader.take("client_queue", size_bytes, CLIENT_QUEUE)
     client_group = reader.take("client_group", _text, "")
     client_mode = reader.take("client_mode", _mode, GROUP_MODE if client_group else CLIENT_MODE)
     reader.refuse_the_rest()
@@ -201,6 +205,7 @@ def parse(
         trace_keep,
         electorate,
         message_max,
+        max(client_queue, QUEUED_MESSAGES * message_max),
         client_mode,
         client_group,
         reader.idle_variables(),
@@ -229,6 +234,7 @@ def effective(settings: Settings) -> dict[str, object]:
         "trace_keep": written_size(settings.trace_keep),
         "electorate": list(settings.voters()),
         "message_max": written_size(settings.message_max),
+        "client_queue": written_size(settings.client_queue),
         "client_mode": f"{settings.client_mode:04o}",
         "realtime": settings.realtime,
         "testing": settings.testing,
