@@ -4,6 +4,8 @@ A `Cluster` is an order in memory (tests/core/groups/order.py) with connections.
 when `settle` is called, until nothing moves; configurations change when a test says so.
 """
 
+from typing import Protocol
+
 from evensong.client.dialogue import Dialogue
 from evensong.client.message import Message
 from evensong.client.replica import Policy, Replica
@@ -173,6 +175,16 @@ class Connection:
         )
 
 
+class Peer(Protocol):
+    """Somebody at the other end of a connection."""
+
+    connection: Connection
+
+    def move(self) -> bool:
+        """Carry bytes both ways; return whether there were any."""
+        ...
+
+
 class Program:
     """A program with its connection."""
 
@@ -205,8 +217,7 @@ class Cluster:
 
     def __init__(self, *nodes: int, limits: Limits = LIMITS) -> None:
         self.order = Order(*nodes, limits=limits)
-        self.programs: list[Program] = []
-        self.told: dict[Daemon, int] = {}
+        self.programs: list[Peer] = []
         if len(nodes) > 1:
             self.order.form(nodes)
         self.settle()

@@ -31,9 +31,9 @@ class Receipt:
     ...         receipt = await es.send("orders", b"buy 5")
     ...         order = await receipt.ordered()
     ...         held = await receipt.safe()
-    ...         return order.sub, held
+    ...         return held.members, order >= await receipt.ordered()
     >>> asyncio.run(main())
-    (0, Held(members=(1,), reduced=False))
+    ((1,), True)
     """
 
     __slots__ = ("_flights", "_index", "_link")
