@@ -53,10 +53,11 @@ class Receipt:
 
         Raises `OutcomeUnknown` if the daemon is lost first.
         """
-        for flight in self._flights:
-            while (order := flight.order_of(self._index_in(flight))) is None:
-                await self._link.until(flight.wakes)
-        assert order is not None
+        last = self._flights[-1]
+        while (order := last.order_of(self._index)) is None:
+            await self._link.until(last.wakes)
+        for flight in self._flights:  # ordered before the last one, or refused
+            flight.order_of(0)
         return order
 
     async def safe(self) -> Held:
@@ -64,16 +65,12 @@ class Receipt:
 
         Raises `OutcomeUnknown` if the daemon is lost first.
         """
-        for flight in self._flights:
-            if flight.held is None:
-                self._link.dialogue.watch_safe(flight)
-            while (held := flight.held_by(self._index_in(flight))) is None:
-                await self._link.until(flight.wakes)
-        assert held is not None
+        await self.ordered()
+        last = self._flights[-1]
+        self._link.dialogue.watch_safe(last)
+        while (held := last.held_by(self._index)) is None:
+            await self._link.until(last.wakes)
         return held
-
-    def _index_in(self, flight: Flight) -> int:
-        return min(self._index, flight.count - 1)
 
     def __repr__(self) -> str:
         return f"<receipt of {self.id}>"

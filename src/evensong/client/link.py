@@ -4,6 +4,7 @@ What is said within one turn of the loop is written at its end, in one go. No ta
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final, TypeVar, final
 
 from evensong.client.dialogue import Dialogue
@@ -59,11 +60,9 @@ class Link(asyncio.Protocol):
     async def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
         if self.dialogue.ended is None:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self.answered(self.dialogue.bye())
-            except TimeoutError:
-                pass
         self.abort()
 
     def abort(self) -> None:
