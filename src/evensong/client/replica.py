@@ -17,7 +17,8 @@ from typing import Final, Literal, Protocol, TypeAlias, assert_never, final
 
 from evensong.client.message import Delivery, Message
 from evensong.core.groups.events import MemberId, View
-from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Step, Take, Transfer
+from evensong.core.groups.steps import Apply, Merge, Restore, Show, Step, Take
+from evensong.core.groups.transfer import Transfer
 
 NOTES: Final = "\0notes"  # no program's group begins so; see `is_reserved`
 
