@@ -28,7 +28,6 @@ BATCHES: Final = {"agreed": 4, "safe": 2}  # entries at a time
 PERIOD_S: Final = 0.02  # between two batches, with `NODES` daemons
 NODES: Final = 5
 SETTLE_S: Final = 30.0
-LOOK_S: Final = 0.02
 
 
 class Wait(NamedTuple):
@@ -166,13 +165,14 @@ class Clerks:
         ]
 
     def stop(self) -> None:
-        """Let everybody go; whoever still waits does not any more."""
-        self.hush()
-        self._loop.call_soon_threadsafe(self._cancel)
-        self._thread.join(SETTLE_S)
+        """Let everybody leave; whoever still waits does not any more."""
+        if self._loop.is_running():
+            asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result(SETTLE_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(SETTLE_S)
 
-    def _cancel(self) -> None:
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
+    async def _leave(self) -> None:
+        working = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in working:
             task.cancel()
-        self._loop.call_later(LOOK_S, self._loop.stop)
+        await asyncio.gather(*working, return_exceptions=True)

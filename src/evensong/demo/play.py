@@ -124,6 +124,8 @@ class Play:
         self._wait_until("at rest", self._is_quiet)
         self._narrator.tell("the clerks are silent, and every daemon has delivered everything")
         self._compare()
+        self.clerks.stop()
+        self._wait_until("at rest", self._is_quiet)
         self._narrator.tell("every daemon is told to stop")
 
     def _kill(self) -> None:
@@ -168,7 +170,7 @@ class Play:
         self._be_calm(self._calm_s)
 
     def stop(self) -> None:
-        """Stop every daemon."""
+        """Stop whatever still runs."""
         self.clerks.stop()
         self.stopped_us = clock()
         self._cluster.stop()
