@@ -111,7 +111,7 @@ class Forgetful(Seats):
 
     def finish(self, calm_at: int) -> None:
         for process in self.crowd.all()[:1]:
-            for replica in process.replicas.values():
+            for replica in self.replicas_of(process):
                 assert isinstance(replica.state, Log)
                 replica.state.restore(b"\n".join(replica.state.entries[1:]))
         super().finish(calm_at)

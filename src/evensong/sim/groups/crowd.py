@@ -27,8 +27,8 @@ from evensong.core.totem.parameters import Parameters
 from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.groups.facts import Facts
-from evensong.sim.groups.process import Manner, Process, Saying
-from evensong.sim.groups.replica import MakeState, Moments
+from evensong.sim.groups.process import Process, Saying
+from evensong.sim.groups.replica import MakeReplica
 from evensong.sim.groups.watch import Watcher
 from evensong.sim.history import LifeId
 from evensong.sim.machine import Processor
@@ -64,12 +64,9 @@ def nodes_engine(limits: Limits, electorate: tuple[ProcessorId, ...]) -> Engine:
 class Crowd:
     """Every client of a run."""
 
-    def __init__(
-        self, limits: Limits, manner: Manner, rng: Random, pause_us: int, *, keep: bool = False
-    ) -> None:
+    def __init__(self, limits: Limits, rng: Random, pause_us: int) -> None:
         self.world: World
         self.facts: Final = Facts()
-        self.moments: Final = Moments(self.facts)
         self.limits: Final = limits
         self.processes: Final[dict[ProcessorId, dict[SessionId, Process]]] = {}
         self.watchers: Final[dict[ProcessorId, Watcher]] = {}
@@ -77,10 +74,8 @@ class Crowd:
         # From when to when a daemon exchanged directories, by configuration.
         self.exchanges: Final[dict[tuple[LifeId, RingId], tuple[int, int]]] = {}
         self.waking = 0  # processes that will say something soon
-        self._manner: Final = manner
         self._rng: Final = rng
         self._pause_us: Final = pause_us
-        self._keep: Final = keep
         self._ring: Final = Invariants()
 
     # The observer's calls
@@ -111,7 +106,7 @@ class Crowd:
         node = node_of(processor)
         groups = node.groups
         events = node.drain_events()
-        self.watchers[processor.node].see(events, keep=self._keep)
+        self.watchers[processor.node].see(events, keep=False)
         if groups.state is State.EXCHANGING:
             key = ((processor.node, processor.incarnation), groups.configuration.conf_id)
             began, _ = self.exchanges.get(key, (self.world.now, 0))
@@ -134,6 +129,9 @@ class Crowd:
                 processes[event.session].ordered += event.count
             elif isinstance(event, Error) and event.session in processes:
                 processes[event.session].refuse(event)
+        for process in processes.values():
+            if process.shown and process.when_shown is not None:
+                self.let_read(process)
 
     def ended(self, processor: Processor) -> None:
         """A daemon is gone, and its clients with it."""
@@ -144,11 +142,11 @@ class Crowd:
 
     # Processes
 
-    def open(self, processor: Processor, user: str, make_state: MakeState) -> Process:
+    def open(self, processor: Processor, user: str, make_replica: MakeReplica) -> Process:
         """Start a process at a daemon that runs."""
         now = processor.clock.local(self.world.now)
         watcher = self.watchers[processor.node]
-        process = Process(processor, user, watcher, self.moments, self._manner, make_state, now)
+        process = Process(processor, user, watcher, make_replica, now)
         self.processes[processor.node][process.session] = process
         return process
 
@@ -172,6 +170,20 @@ class Crowd:
         if after_us is None:
             after_us = self._rng.randint(1, self._pause_us)
         self.world.schedule(self.world.now + after_us, Errand(lambda: self._speak(process)))
+
+    def let_read(self, process: Process) -> None:
+        """Let a process that reads by itself do so soon."""
+        if not process.is_reading:
+            process.is_reading = True
+            self.waking += 1
+            at = self.world.now + self._rng.randint(1, self._pause_us)
+            self.world.schedule(at, Errand(lambda: self._read(process)))
+
+    def _read(self, process: Process) -> None:
+        process.is_reading = False
+        self.waking -= 1
+        if process.when_shown is not None:
+            process.when_shown()
 
     def _forget_wake(self, process: Process) -> None:
         if process.is_waking:

@@ -5,14 +5,17 @@ own. Messages of the application and notes of its replicas share the session's o
 """
 
 from collections import deque
-from typing import Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from evensong.core.groups.events import Delivered, Error, MemberId, OrderId, SessionId, View
 from evensong.core.groups.frame import decode_head, encode_whole, messages_of
 from evensong.core.node import Node
-from evensong.sim.groups.replica import Heard, MakeState, Moments, Replica
+from evensong.sim.groups.replica import GroupReplica, Heard, MakeReplica, Shown
 from evensong.sim.groups.watch import Watcher
 from evensong.sim.machine import Processor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MESSAGE: Final = b"m"
 QUESTION: Final = b"?"
@@ -28,13 +31,6 @@ class Saying(NamedTuple):
     flags: int = 0
 
 
-class Manner(NamedTuple):
-    """How replicas of a run are set."""
-
-    primary_wins: bool
-    chunk_bytes: int
-
-
 @final
 class Process:
     """One client."""
@@ -44,9 +40,7 @@ class Process:
         processor: Processor,
         user: str,
         watcher: Watcher,
-        moments: Moments,
-        manner: Manner,
-        make_state: MakeState,
+        make_replica: MakeReplica,
         now: int,
     ) -> None:
         node = processor.core
@@ -55,11 +49,13 @@ class Process:
         self.node: Final = node
         self.session: Final[SessionId] = node.open_session(user, 0, now)
         self.member: Final[MemberId] = node.groups.sessions.open[self.session].member
-        self.replicas: Final[dict[str, Replica]] = {}
+        self.replicas: Final[dict[str, GroupReplica]] = {}
         self.views: Final[dict[str, View]] = {}  # of the groups it is in
-        self.shown: Final[list[Heard | View]] = []  # for the application, in order
+        self.shown: Final[list[Shown]] = []  # for the application, in order
         self.questions: Final[list[Heard]] = []  # that came and are not answered yet
         self.outbox: Final[deque[Saying]] = deque()
+        self.when_shown: Callable[[], None] | None = None  # told that `shown` has grown
+        self.is_reading = False  # and will look soon
         self.is_waking = False  # it will say something soon
         self.is_closed = False
         self.sent = 0  # messages; their numbers are 1 .. sent
@@ -68,9 +64,7 @@ class Process:
         self.ordered = 0  # messages that a receipt has come for
         self._watcher: Final = watcher
         self._facts: Final = watcher.facts
-        self._moments: Final = moments
-        self._manner: Final = manner
-        self._make_state: Final = make_state
+        self._make_replica: Final = make_replica
         self._sets: Final[dict[tuple[str, ...], int]] = {}
         self._shown_once: Final[set[OrderId]] = set()
 
@@ -177,19 +171,11 @@ class Process:
         self.views[view.group] = view
         replica = self.replicas.get(view.group)
         if replica is None:
-            state = self._make_state(view.group)
-            if state is None:
+            replica = self._make_replica(view.group, self.member)
+            if replica is None:
                 self.shown.append(view)
                 return False
-            replica = self.replicas[view.group] = Replica(
-                view.group,
-                self.member,
-                state,
-                self._facts,
-                self._moments,
-                primary_wins=self._manner.primary_wins,
-                chunk_bytes=self._manner.chunk_bytes,
-            )
+            self.replicas[view.group] = replica
         replica.on_view(view)
         self._show(replica)
         return True
@@ -199,7 +185,7 @@ class Process:
         self.views.pop(group, None)
         self.replicas.pop(group, None)
 
-    def _show(self, replica: Replica) -> None:
+    def _show(self, replica: GroupReplica) -> None:
         """Hand on what a replica lets through; a message to several groups once."""
         for item in replica.shown:
             if isinstance(item, Heard) and len(item.groups) > 1:

@@ -6,7 +6,7 @@ and at the place where the state is ready for them. Snapshots are taken, restore
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, assert_never, final
+from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
 
 from evensong.core.groups.events import MemberId, OrderId, View
 from evensong.core.groups.notes import Offer, decode_note
@@ -53,6 +53,45 @@ class ReplicatedState(Protocol):
         ...
 
 
+class Task(NamedTuple):
+    """Something to be done to a state when everything shown before was taken in."""
+
+    replica: "GroupReplica"
+    step: Take | Restore | Merge
+
+
+Shown: TypeAlias = Heard | View | Task
+
+
+class GroupReplica(Protocol):
+    """What a process has where a group has state: it is fed the group's stream."""
+
+    @property
+    def transfer(self) -> Transfer:
+        """Who decides what is to be done."""
+        ...
+
+    @property
+    def shown(self) -> list[Shown]:
+        """What is for the application, in order; whoever hands it on empties it."""
+        ...
+
+    def on_view(self, view: View) -> None:
+        """Take in a view of the group."""
+        ...
+
+    def on_message(self, place: Place, heard: Heard) -> None:
+        """Take in a message to the group."""
+        ...
+
+    def on_note(self, sender: MemberId, place: Place, content: bytes) -> None:
+        """Take in what a replica says to the others."""
+        ...
+
+
+MakeReplica: TypeAlias = Callable[[str, MemberId], GroupReplica | None]
+
+
 class Moment(NamedTuple):
     """A replica at one place of the order."""
 
@@ -82,7 +121,7 @@ class Moments:
 
 @final
 class Replica:
-    """One member's state in one group."""
+    """One member's state in one group, which takes everything in at once."""
 
     def __init__(
         self,
@@ -99,7 +138,7 @@ class Replica:
         self.key: Final[Key] = member[:3]
         self.state: Final = state
         self.transfer: Final = Transfer(member, primary_wins=primary_wins, chunk_bytes=chunk_bytes)
-        self.shown: Final[list[Heard | View]] = []  # for the application, in order
+        self.shown: Final[list[Shown]] = []
         self._facts: Final = facts
         self._moments: Final = moments
         self._offered: Final[set[Key]] = set()  # who has begun to send me its state
@@ -205,6 +244,3 @@ class Log:
 def split(snapshot: bytes) -> list[bytes]:
     """Cut a snapshot into its entries."""
     return snapshot.split(b"\n") if snapshot else []
-
-
-MakeState = Callable[[str], ReplicatedState | None]

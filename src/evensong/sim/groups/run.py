@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from evensong.core.groups.events import MemberId
 from evensong.core.groups.frame import SAFE, SELF_DISCARD
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import ProcessorId
@@ -18,8 +19,8 @@ from evensong.sim.groups import acts
 from evensong.sim.groups.acts import Act, Clients
 from evensong.sim.groups.crowd import Crowd, nodes_engine
 from evensong.sim.groups.facts import broken
-from evensong.sim.groups.process import MESSAGE, QUESTION, Manner, Process, Saying
-from evensong.sim.groups.replica import Log, Replica, ReplicatedState
+from evensong.sim.groups.process import MESSAGE, QUESTION, Process, Saying
+from evensong.sim.groups.replica import Log, Moments, Replica
 from evensong.sim.history import History, LifeId
 from evensong.sim.run import Outcome, Run
 from evensong.sim.setup import CLIENTS, Setup, derive
@@ -75,9 +76,9 @@ class Seats:
         self._setup: Final = setup
         self._clients: Final = clients
         limits = Limits(payload_max=clients.payload_max)
-        manner = Manner(clients.primary_wins, clients.chunk_bytes)
         rng = derive(setup.options.seed, CLIENTS)
-        self.crowd: Final = Crowd(limits, manner, rng, clients.pause_us)
+        self.crowd: Final = Crowd(limits, rng, clients.pause_us)
+        self._moments: Final = Moments(self.crowd.facts)
         self.engine: Final = nodes_engine(limits, setup.options.nodes)
         self._taken: Final[dict[tuple[ProcessorId, int], Process]] = {}  # who sits, or sat last
 
@@ -128,7 +129,7 @@ class Seats:
         told = hashlib.blake2b(digest.encode(), digest_size=16)
         told.update(repr([facts.orders, facts.views, facts.happened, facts.relevant]).encode())
         for process in self.crowd.all():
-            states = [one.state.digest() for one in process.replicas.values()]
+            states = [one.state.digest() for one in self.replicas_of(process)]
             told.update(f"{process.member} {process.ordered} {states}\n".encode())
         return told.hexdigest()
 
@@ -158,10 +159,23 @@ class Seats:
         else:
             self._send(process, act)
 
+    def _make_replica(self, group: str, member: MemberId) -> Replica | None:
+        if not acts.has_state(group):
+            return None
+        return Replica(
+            group,
+            member,
+            Log(),
+            self.crowd.facts,
+            self._moments,
+            primary_wins=self._clients.primary_wins,
+            chunk_bytes=self._clients.chunk_bytes,
+        )
+
     def _sit_down(self, seat: tuple[ProcessorId, int]) -> Process:
         node, number = seat
         processor = self.crowd.world.by_node[node]
-        process = self._taken[seat] = self.crowd.open(processor, f"c{number}", make_state)
+        process = self._taken[seat] = self.crowd.open(processor, f"c{number}", self._make_replica)
         if number == 0:
             process.answers_to = acts.own_group(node)
         process.join(acts.own_group(number), processor.clock.local(self.crowd.world.now))
@@ -215,8 +229,8 @@ class Seats:
         together: dict[tuple[object, str], list[Replica]] = {}
         for process in self.crowd.all():
             conf_id = process.node.groups.configuration.conf_id
-            for group, replica in process.replicas.items():
-                together.setdefault((conf_id, group), []).append(replica)
+            for replica in self.replicas_of(process):
+                together.setdefault((conf_id, replica.group), []).append(replica)
         for (_, group), replicas in together.items():
             for replica in replicas:
                 if not replica.transfer.is_live():
@@ -238,7 +252,6 @@ class Seats:
                 text = f"{process.member} sent {process.sent} messages"
                 broken("S3", f"{text} and has receipts for {process.ordered}")
 
-
-def make_state(group: str) -> ReplicatedState | None:
-    """Return the state that a member of a group begins with, if the group has one."""
-    return Log() if acts.has_state(group) else None
+    def replicas_of(self, process: Process) -> list[Replica]:
+        """Return the states that a process keeps."""
+        return [one for one in process.replicas.values() if isinstance(one, Replica)]
