@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
-    from evensong.testing.cluster import Cluster
+    from evensong.testing.simulated import Cluster
 
 OPTION: Final = "--evensong-seed"
 SEED_END: Final = 2**31
@@ -40,7 +40,7 @@ def _seed(text: str) -> int:
 @pytest.fixture
 def evensong_cluster(request: pytest.FixtureRequest) -> StartCluster:
     """Start simulated clusters: `evensong_cluster(3)`, with the arguments of `cluster`."""
-    from evensong.testing.cluster import cluster
+    from evensong.testing.simulated import cluster
 
     started = request.node.stash.setdefault(_STARTED, [])
 

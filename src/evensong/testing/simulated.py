@@ -161,6 +161,7 @@ class Cluster:
             text = f"the cluster does not settle within {seconds_max} s"
             raise Unreachable(f"{text}: {self.describe()}")
         self._crowd.facts.check_together()
+        self._crowd.facts.spans.clear()  # everybody has come so far: they need not be seen again
 
     def describe(self) -> str:
         """Say how each daemon is."""
