@@ -106,6 +106,10 @@ class Company(Protocol):
         """Return how many units every life handed to its ring."""
         ...
 
+    def describe(self) -> str:
+        """Say what is still under way."""
+        ...
+
 
 class Run:
     """A run, done by its constructor."""
@@ -159,6 +163,8 @@ class Run:
             f"{one.node} is {one.state} in {one.configuration}, {one.queue.backlog()} to send"
             for one in world.live()
         ]
+        if company is not None:
+            stuck.append(company.describe())
         text = f"not quiet {world.now - calm_at} us after the calm: {'; '.join(stuck)}"
         self.violations.append(Violation(I15, text))
 

@@ -145,3 +145,23 @@ def test_kin_that_differ_at_one_place_are_told() -> None:
     moments.add("Bea", place, Moment(two, frozenset([one, two]), 6))
     with pytest.raises(InvariantBroken, match=r"S1: .* differ in group Ann"):
         moments.add("Ann", place, Moment(two, frozenset([one, two]), 6))
+
+
+class Restless(Seats):
+    """Clients that always want to say something more."""
+
+    def is_quiet(self) -> bool:
+        for process in self.crowd.all():
+            self.crowd.wake(process)
+        return super().is_quiet()
+
+
+def test_a_run_that_does_not_come_to_rest_says_who_is_not_at_rest() -> None:
+    setup = small(Act(30_000, 1, 0, SEND, ("Ann",)), Act(30_000, 2, 0, SEND, ("Ann",)))
+    assert setup.clients is not None
+    company = Restless(setup, setup.clients)
+    run = Run(setup, company.engine, company.crowd, company)
+    (violation,) = run.violations
+    assert violation.property_id == "I15"
+    assert "#c0#1#" in violation.text
+    assert "is about to speak" in violation.text

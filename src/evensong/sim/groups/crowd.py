@@ -237,6 +237,22 @@ class Crowd:
                 return False
         return self.world.is_quiet()
 
+    def describe(self) -> str:
+        """Say which daemons and which replicas are not at rest."""
+        said = []
+        for processor in self.world.live():
+            groups = node_of(processor).groups
+            if groups.state is not State.REGULAR or groups.queue.queued_bytes:
+                state = groups.state.name.lower()
+                said.append(f"{processor.node} is {state}, {groups.queue.queued_bytes} bytes wait")
+        for process in self.all():
+            waiting = [name for name, one in process.replicas.items() if not one.transfer.is_live()]
+            if waiting:
+                said.append(f"{process.member} waits for the state of {', '.join(waiting)}")
+            if process.is_waking:
+                said.append(f"{process.member} is about to speak")
+        return "; ".join(said) or "groups are at rest"
+
     def submitted(self) -> dict[LifeId, int]:
         """Return how many packets every life handed to its ring."""
         return {life: node.groups.queue.origin_no for life, node in self.lives.items()}

@@ -101,6 +101,10 @@ class Seats:
         """Return how many packets every life handed to its ring."""
         return self.crowd.submitted()
 
+    def describe(self) -> str:
+        """Say what is still under way."""
+        return self.crowd.describe()
+
     def finish(self, calm_at: int) -> None:
         """Judge what can be judged at the end only."""
         self.crowd.facts.check_together()
