@@ -218,7 +218,7 @@ class Client:
         """Go through what has come, one by one; what is asked for next was applied before."""
         shown = self._process.shown
         while shown:
-            item = shown.pop(0)
+            item = shown.popleft()
             if isinstance(item, Task):
                 assert isinstance(item.replica, _Read)
                 item.replica.perform(item.step)

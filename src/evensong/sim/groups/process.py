@@ -51,7 +51,7 @@ class Process:
         self.member: Final[MemberId] = node.groups.sessions.open[self.session].member
         self.replicas: Final[dict[str, GroupReplica]] = {}
         self.views: Final[dict[str, View]] = {}  # of the groups it is in
-        self.shown: Final[list[Shown]] = []  # for the application, in order
+        self.shown: Final[deque[Shown]] = deque()  # for the application, in order
         self.questions: Final[list[Heard]] = []  # that came and are not answered yet
         self.outbox: Final[deque[Saying]] = deque()
         self.when_shown: Callable[[], None] | None = None  # told that `shown` has grown
