@@ -1,14 +1,15 @@
 """What a client asks of its daemon, and what the daemon tells it; wire.py lays it out.
 
-A client says `Hello` first and is answered by `Welcome`, or refused by `Refused` and may try again.
-Whatever needs an answer carries a request id of the client's choice, and the answer carries it
-back; 0 means that none is wanted. What the daemon tells unasked comes in one order, the order of
-its deliveries, and has request id 0.
+A client says `Hello` first, and nothing but `Ping` and `Bye` before it is answered: by `Welcome`,
+or by `Refused`, and then it may try again. Whatever needs an answer carries a request id of the
+client's choice, and the answer carries it back; 0 means that none is wanted. What the daemon tells
+unasked comes in one order, the order of its deliveries, and has request id 0.
 
-The window. Every byte of what the daemon writes counts, heads included. It writes at most `window`
-bytes beyond those that the client has said it consumed. A client says so (`Consumed`) whenever a
-quarter of the window has been consumed since it last did, or earlier; then the largest message
-always has room. What cannot be written waits at the daemon, up to a limit: see `Slow`.
+The window. Every byte of what the daemon writes counts, heads included. While `window` bytes or
+more are not consumed, it begins nothing new but `Throttled`, `Slow` and `Farewell`; what it has
+begun, a frame or up to 256 KiB of frames, it writes to the end. A client says what it has consumed
+(`Consumed`) at the latest when that is a quarter of the window since it last did. What cannot be
+written waits at the daemon, up to a limit: see `Slow`.
 """
 
 from enum import Enum
@@ -25,6 +26,7 @@ from evensong.core.groups.events import (
 from evensong.core.ids import RingId
 
 VERSION: Final = 1
+CLIENT_SOCKET: Final = "client.sock"  # in the state directory of the daemon
 
 # What a client says.
 HELLO: Final = 1
@@ -130,7 +132,7 @@ Request: TypeAlias = (
 
 
 class Welcome(NamedTuple):
-    """The session is open."""
+    """The session is open; a `Reconfigured` with the configuration of now comes next."""
 
     member: MemberId
     frame_max: int  # bytes of a frame of several messages, its header too
