@@ -31,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20_000,
         help="how many hostile datagrams tests/daemon/test_hostile.py throws at a daemon",
     )
+    parser.addoption(
+        "--hostile-requests",
+        type=int,
+        default=20_000,
+        help="how many hostile frames tests/daemon/test_hostile_clients.py throws at a daemon",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

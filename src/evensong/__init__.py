@@ -1,5 +1,77 @@
-"""evensong: group communication with extended virtual synchrony."""
+"""evensong: group communication with extended virtual synchrony.
 
-__all__ = ["__version__"]
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+`evensong.sync` is the library for programs without asyncio.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evensong.client.connection import Connection, Group, Receipt, connect
+    from evensong.client.flights import Held
+    from evensong.client.message import Message, MessageId, Service
+    from evensong.client.replica import Replica
+    from evensong.core.groups.events import Cause, MemberId, OrderId, View
+    from evensong.errors import (
+        AlreadyMember,
+        BadAddress,
+        BadName,
+        ConnectionClosed,
+        ConnectionLost,
+        EvensongError,
+        NotMember,
+        OutcomeUnknown,
+        Refused,
+        TooLarge,
+        Unreachable,
+    )
+
+__all__ = [
+    "AlreadyMember",
+    "BadAddress",
+    "BadName",
+    "Cause",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "EvensongError",
+    "Group",
+    "Held",
+    "MemberId",
+    "Message",
+    "MessageId",
+    "NotMember",
+    "OrderId",
+    "OutcomeUnknown",
+    "Receipt",
+    "Refused",
+    "Replica",
+    "Service",
+    "TooLarge",
+    "Unreachable",
+    "View",
+    "__version__",
+    "connect",
+]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "evensong.client.connection": ("Connection", "Group", "Receipt", "connect"),
+    "evensong.client.flights": ("Held",),
+    "evensong.client.message": ("Message", "MessageId", "Service"),
+    "evensong.client.replica": ("Replica",),
+    "evensong.core.groups.events": ("Cause", "MemberId", "OrderId", "View"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from where it is defined."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_HOME_OF.get(name, "evensong.errors")), name)
+    globals()[name] = found
+    return found

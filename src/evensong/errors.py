@@ -8,6 +8,15 @@ EvensongError
 ├── CannotStart         a daemon lacks something it needs: key, state directory, address
 ├── Unreachable         nobody answers where a daemon should
 ├── BadRequest          a daemon was asked for something it does not do
+├── BadAddress          where to connect to was not said in a way that can be read
+├── Refused             a daemon, or the library before it, said no; nothing was done
+│   ├── BadName         a name that no process, group or destination may have
+│   ├── TooLarge        a message beyond what the daemon takes
+│   ├── AlreadyMember   joined a group twice on one connection
+│   └── NotMember       left a group without being in it
+├── ConnectionLost      the daemon is gone; what it had accepted may still happen
+├── ConnectionClosed    the program closed the connection before; nothing was done
+├── OutcomeUnknown      a message was handed over and the daemon lost; it may be ordered or not
 ├── BadScenario         a text scenario or fault plan that cannot be read
 ├── BadTrace            a trace that cannot be read or written
 └── InvariantBroken     a simulated processor broke an invariant of its protocol
@@ -48,6 +57,68 @@ class Unreachable(EvensongError):
 
 class BadRequest(EvensongError):
     """A daemon was asked for something it does not do. Definite: nothing was done."""
+
+
+class BadAddress(EvensongError):
+    """An address that cannot be read; the message says what one looks like. Nothing was done."""
+
+
+class Refused(EvensongError):
+    """The daemon, or the library in its place, refused a request. Definite: it had no effect."""
+
+
+class BadName(Refused):
+    """A name that no process, group or destination may have. Definite: nothing was done."""
+
+
+class TooLarge(Refused):
+    """A message beyond what the daemon takes. Definite: nothing of it was sent.
+
+    `size` is the message's, `size_max` the daemon's, both in bytes.
+    """
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(f"a message of {size} bytes; the daemon takes at most {size_max}")
+        self.size = size
+        self.size_max = size_max
+
+
+class AlreadyMember(Refused):
+    """The connection is in that group already. Definite: nothing was done."""
+
+
+class NotMember(Refused):
+    """The connection is not in that group. Definite: nothing was done."""
+
+
+class ConnectionLost(EvensongError):
+    """The daemon went away, or hung up and said why.
+
+    From a call that sends: definite, this message was not sent. Of messages sent before, each
+    receipt says `OutcomeUnknown` or how it ended. Memberships end with the connection. Nothing
+    reconnects by itself: whoever goes on makes a new connection, and has a new private name.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ConnectionClosed(EvensongError):
+    """The program has closed the connection, or left the group. Definite: nothing was done."""
+
+
+class OutcomeUnknown(EvensongError):
+    """The daemon was lost after a message was handed over and before its delivery was seen.
+
+    Indefinite: the message may have been ordered, or be so later. Whoever sends it again must be
+    ready to see it twice; `message_id` is what receivers see as `Message.id`.
+    """
+
+    def __init__(self, message_id: object, reason: str) -> None:
+        super().__init__(f"message {message_id} was handed over, then: {reason}")
+        self.message_id = message_id
+        self.reason = reason
 
 
 class BadScenario(EvensongError):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evensong.core.effects import StateChange
+from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
@@ -56,6 +57,8 @@ class Stage:
             Life(1, 7, 3),
             FIRST_START,
             PROFILES["lan"],
+            Limits(),
+            (1, 2, 3),
             Sealer("demo", KEY, 1, 7, 3),
             Opener("demo", (KEY,), 1_024, DATAGRAM_MAX),
             self.own,
@@ -88,7 +91,9 @@ def test_data_comes_before_tokens_and_joins_after(stage: Stage) -> None:
     for kind in (wire.JOIN, wire.TOKEN, wire.LEAVE, wire.REGULAR, wire.COMMIT, wire.REGULAR):
         stage.say(kind)
     stage.turn()
-    drops = stage.driver.core.machine.drops  # frames cut short, in the order they were handed over
+    drops = (
+        stage.driver.core.engine.machine.drops
+    )  # frames cut short, in the order they were handed over
     assert [reason.partition(":")[0] for reason in drops] == [
         "regular",
         "token",

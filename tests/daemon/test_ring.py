@@ -23,14 +23,17 @@ def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
 def test_daemons_form_one_ring_and_deliver_in_one_order(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 5) as cluster:
         cluster.start()
-        cluster.wait_for_ring()
+        ring = cluster.wait_for_ring()
         for node in cluster.nodes:
             cluster.send(node, 40)
             cluster.send(node, 10, "safe")
         cluster.wait_until_delivered(cluster.nodes, 250)
         lives = cluster.check_history().lives.values()
-        orders = [[one.unit_id for one in life.deliveries] for life in lives]
+        orders = [
+            [one.unit_id for one in life.deliveries if str(one.ring_id) == ring] for life in lives
+        ]
         assert orders.count(orders[0]) == 5
+        assert len(orders[0]) >= 250  # directories are told in packets too
         services = [one.service for life in lives for one in life.deliveries]
         assert services.count(Service.SAFE) == 5 * 50
 
@@ -204,7 +207,7 @@ def test_sigterm_leaves_the_ring_in_good_order(tmp_path: Path) -> None:
         assert not (cluster.state(2) / "control.sock").exists()
         cluster.wait_until_quiet([1, 3])
         history = cluster.check_history()
-        assert [len(life.deliveries) for life in history.lives.values()] == [50, 50, 50]
+        assert min(len(life.deliveries) for life in history.lives.values()) >= 50
         assert took_s < 10
 
 

@@ -345,13 +345,20 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "packets are filled before a new configuration is known",
         "../node.py",
-        "        self._climb()\n        return self.groups.queue.backlog()\n\n"
+        "        self._climb()\n        backlog = self.groups.queue.backlog()\n"
+        "        return backlog + self.foreign.backlog() "
+        "if self.foreign is not None else backlog\n\n"
         "    def pull(self, packets_max: int) -> list[Packet]:\n"
-        '        """Hand over the next packets, packed now."""\n'
-        "        self._climb()\n",
-        "        return self.groups.queue.backlog()\n\n"
+        '        """Hand over the next packets, packed now; '
+        'foreign ones get half, if they need it."""'
+        "\n        self._climb()\n",
+        "        backlog = self.groups.queue.backlog()\n"
+        "        return backlog + self.foreign.backlog() "
+        "if self.foreign is not None else backlog\n\n"
         "    def pull(self, packets_max: int) -> list[Packet]:\n"
-        '        """Hand over the next packets, packed now."""\n',
+        '        """Hand over the next packets, packed now; '
+        'foreign ones get half, if they need it."""'
+        "\n",
         "tests/core/groups/test_node.py"
         "::test_a_message_cut_by_a_lost_neighbour_begins_again_in_the_same_call",
         runs(1),

@@ -33,6 +33,8 @@ TOP: Final = ("cli", "demo", "bench", "testing")
 ABOVE: Final = {
     "evensong.errors": ("core", "ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
     "evensong.core": ("ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
+    "evensong.client": ("sim", "trace", "spark", "daemon", *TOP),
+    "evensong.ipc": ("sim", "trace", "spark", "daemon", "client", *TOP),
     "evensong.sim": ("daemon", "client", "spark", *TOP),
     "evensong.trace": ("daemon", "client", "spark", *TOP),
     "evensong.daemon": ("client", "spark", *TOP),

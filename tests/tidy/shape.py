@@ -49,10 +49,22 @@ def names(path: str, source: str) -> list[str]:
 
 
 def public_names(path: str, source: str) -> list[str]:
-    """`__all__` is exactly what the module binds without an underscore, and the version."""
+    """`__all__` is exactly what the module binds without an underscore, and the version.
+
+    What it imports for type checkers alone is bound when it is first used.
+    """
     bound: set[str] = set()
     declared: set[str] | None = None
-    for node in ast.parse(source).body:
+    body = ast.parse(source).body
+    lazy = [
+        inner
+        for node in body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in node.body
+    ]
+    for node in [*body, *lazy]:
+        if isinstance(node, ast.ImportFrom) and node.module == "typing":
+            continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             bound.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -146,6 +146,8 @@ def test_an_import_of_a_layer_above_is_caught(path: str, line: str) -> None:
     ("path", "line"),
     [
         ("src/evensong/sim/world.py", "from evensong.core.core import Core"),
+        ("src/evensong/ipc/wire.py", "from evensong.core.ids import RingId"),
+        ("src/evensong/daemon/sessions.py", "from evensong.ipc import wire"),
         ("src/evensong/cli/sim.py", "from evensong.sim.world import World"),
         ("src/evensong/simple.py", "from evensong.cli import main"),
     ],

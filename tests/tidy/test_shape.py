@@ -57,6 +57,7 @@ def test_a_name_that_says_something_is_let_through() -> None:
         "__all__ = ['b']\nfrom a import b\ndef c(): ...",
         "__all__ = ['b']\nfrom a import b\nc: int = 1",
         "__all__ = []\n__version__ = '1'",
+        "__all__ = []\nif TYPE_CHECKING:\n    from a import b",
     ],
 )
 def test_a_surface_that_is_not_what_it_says_is_caught(source: str) -> None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from evensong.bench import floor
 from evensong.cli.up import Cluster, lay_out
+from evensong.core.groups.packet import FOREIGN
 from evensong.core.totem.wire import REGULAR_FRAME
 from evensong.core.unit import UNIT
 from evensong.daemon.control import Answer, ask
@@ -41,7 +42,7 @@ class Way(NamedTuple):
     def payload(self, datagram: int) -> int:
         """Return how many bytes a message has whose datagram has so many."""
         tag = TAG_SIZE if self.is_sealed else 0
-        return datagram - ENVELOPE.size - REGULAR_FRAME.size - UNIT.size - tag
+        return datagram - ENVELOPE.size - REGULAR_FRAME.size - UNIT.size - len(FOREIGN) - tag
 
 
 PLAIN: Final = Way("one by one, unsealed", is_sealed=False, in_bursts=False)

@@ -8,7 +8,22 @@ from contextlib import suppress
 from typing import Final
 
 from evensong import __version__
-from evensong.cli import bench, config, daemon, demo, doctor, keys, reload, sim, status, trace, up
+from evensong.cli import (
+    bench,
+    config,
+    daemon,
+    demo,
+    doctor,
+    groups,
+    keys,
+    recv,
+    reload,
+    send,
+    sim,
+    status,
+    trace,
+    up,
+)
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
@@ -16,7 +31,13 @@ from evensong.cli.command import (
     EXIT_USAGE,
     Command,
 )
-from evensong.errors import CannotStart, EvensongError, Unreachable
+from evensong.errors import (
+    CannotStart,
+    ConnectionLost,
+    EvensongError,
+    OutcomeUnknown,
+    Unreachable,
+)
 
 COMMANDS: Final[tuple[Command, ...]] = (
     demo,
@@ -26,6 +47,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     status,
     doctor,
     reload,
+    groups,
+    send,
+    recv,
     trace,
     bench,
     keys,
@@ -62,7 +86,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     except KeyboardInterrupt:
         print("evensong: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (CannotStart, Unreachable) as error:
+    except (CannotStart, Unreachable, ConnectionLost, OutcomeUnknown) as error:
         print(f"evensong: {error}", file=sys.stderr)
         return EXIT_UNREACHABLE
     except EvensongError as error:

@@ -5,10 +5,13 @@ the effects are the engine's, unchanged and in the engine's order. What is new i
 calls go in, and `drain_events` returns what to tell the sessions.
 
 How a driver changes (daemon/driver.py, sim/world.py): it makes a `Node` where it made a
-`SingleRing`, without a source of its own, since the node is the engine's source; performs what
+`SingleRing`, and gives its own source to the node, which is the engine's source; performs what
 `drain` returns as before (`Deliver` and `Install` are for its trace now, the node has acted on
 them); then hands the events of `drain_events` to the sessions that they name, in order. Session
 calls may come at any time between two other calls.
+
+Foreign packets are what a driver sends for tests: the groups pass over them, but they are units of
+this life as any other, so they are named when they are pulled, by the same count.
 
 The way up: after every call, and before the engine pulls, effects that the engine has made so far
 are shown to the groups, in order. Before it pulls, because an engine may install a configuration
@@ -17,7 +20,7 @@ and send in it within one call; what is packed must know that the configuration 
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from evensong.core.core import Core
 from evensong.core.effects import Deliver, Effect, Install, Packet, SafeLine
@@ -29,13 +32,26 @@ from evensong.core.run import Run
 from evensong.core.stable import StableRecord
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.ring import SingleRing
+from evensong.core.unit import Origin
+
+
+class Foreign(Protocol):
+    """Packets that are not of groups."""
+
+    def backlog(self) -> int:
+        """How many packets wait."""
+        ...
+
+    def pull(self, packets_max: int, origin: Origin) -> list[Packet]:
+        """Hand over the next packets, at most so many, named as units of this origin."""
+        ...
 
 
 @final
 class Node(Core):
     """One processor with process groups, on a single ring."""
 
-    __slots__ = ("_effects", "engine", "groups")
+    __slots__ = ("_effects", "engine", "foreign", "groups")
 
     def __init__(
         self,
@@ -46,7 +62,9 @@ class Node(Core):
         rng: Random,
         limits: Limits,
         electorate: tuple[ProcessorId, ...],
+        foreign: Foreign | None = None,
     ) -> None:
+        self.foreign: Final = foreign
         self._effects: Final[list[Effect]] = []
         self.groups: Final = Groups(my_id, incarnation, limits, electorate)
         self.engine: Final = SingleRing(my_id, record, incarnation, parameters, rng, self)
@@ -59,7 +77,7 @@ class Node(Core):
         self._settle(now)
 
     def submit(self, now: int) -> None:
-        """Say that something was put into the groups' queue directly."""
+        """Say that foreign packets wait, or that the groups' queue was filled directly."""
         self.engine.submit(now)
         self._settle(now)
 
@@ -102,12 +120,19 @@ class Node(Core):
     def backlog(self) -> int:
         """How many packets wait."""
         self._climb()
-        return self.groups.queue.backlog()
+        backlog = self.groups.queue.backlog()
+        return backlog + self.foreign.backlog() if self.foreign is not None else backlog
 
     def pull(self, packets_max: int) -> list[Packet]:
-        """Hand over the next packets, packed now."""
+        """Hand over the next packets, packed now; foreign ones get half, if they need it."""
         self._climb()
-        return self.groups.queue.pull(packets_max)
+        foreign = self.foreign
+        if foreign is None:
+            return self.groups.queue.pull(packets_max)
+        reserved = min(foreign.backlog(), packets_max // 2)
+        packets = self.groups.queue.pull(packets_max - reserved)
+        packets += foreign.pull(packets_max - len(packets), self.groups.queue.origin)
+        return packets
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -173,8 +198,8 @@ class Node(Core):
         groups = self.groups
         queue = groups.queue
         before = -1
-        while len(groups.configuration.members) == 1 and queue.origin_no != before:
-            before = queue.origin_no
+        while len(groups.configuration.members) == 1 and queue.origin.last_no != before:
+            before = queue.origin.last_no
             if queue.queued_bytes:
                 self.engine.submit(now)
                 self._climb()

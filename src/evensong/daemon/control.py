@@ -16,8 +16,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+from evensong.daemon.local_socket import listen, short_name
 from evensong.daemon.watch import OVER, READ, WRITE, Watch
-from evensong.errors import BadRequest, CannotStart, Unreachable
+from evensong.errors import BadRequest, Unreachable
 
 SOCKET_NAME: Final = "control.sock"
 LINE_MAX: Final = 1024 * 1024
@@ -75,19 +76,7 @@ class ControlServer:
         self._answer: Final = answer
         self._path: Final = state / SOCKET_NAME
         self._connections: Final[set[_Connection]] = set()
-        self._listening: Final = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._path.unlink(missing_ok=True)  # of an earlier life: the state directory is locked
-        directory = os.open(state, os.O_PATH)
-        try:
-            self._listening.bind(_short(directory))
-            self._path.chmod(0o600)
-        except OSError as error:
-            self._listening.close()
-            raise CannotStart(f"state: {self._path}: {error.strerror}") from None
-        finally:
-            os.close(directory)
-        self._listening.listen(CONNECTIONS_MAX)
-        self._listening.setblocking(False)
+        self._listening: Final = listen(state, SOCKET_NAME, 0o600, CONNECTIONS_MAX)
         watch.add(self._listening.fileno(), self._on_connection)
 
     def _on_connection(self, _events: int) -> None:
@@ -275,7 +264,7 @@ class Conversation:
         try:
             directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
             try:
-                self._stream.connect(_short(directory))
+                self._stream.connect(short_name(directory, SOCKET_NAME))
             finally:
                 os.close(directory)
         except OSError as error:
@@ -327,7 +316,7 @@ def is_listening(state: Path) -> bool:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
             stream.setblocking(False)
-            stream.connect(_short(directory))
+            stream.connect(short_name(directory, SOCKET_NAME))
     except BlockingIOError:
         return True  # its queue of connections is full
     except OSError:
@@ -347,8 +336,3 @@ def _one_line(stream: socket.socket) -> bytes:
         if len(line) > ANSWER_MAX:
             raise ValueError("too long an answer")
     return bytes(line)
-
-
-def _short(directory: int) -> str:
-    """Return a name of the socket that fits: a socket's path has at most 107 bytes."""
-    return f"/proc/self/fd/{directory}/{SOCKET_NAME}"

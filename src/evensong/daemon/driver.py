@@ -1,14 +1,14 @@
-"""Runs one ring on a real socket and a real clock; the other driver is `sim/world.py`.
+"""Runs one node on a real socket and a real clock; the other driver is `sim/world.py`.
 
 One thread, one loop: datagrams first, then timers. The core's effects are performed in order, so
 what follows a `Persist` is sent after the disk has it. Data is handed over before the tokens that
-overtook it, Joins and the like after them [SRP §4].
+overtook it, Joins and the like after them [SRP §4]. What the node tells its sessions is handed over
+when a turn's effects have been performed: the ring goes before its clients.
 """
 
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice, repeat
 from operator import getitem
 from random import Random
@@ -29,18 +29,20 @@ from evensong.core.effects import (
     TokenVisit,
     Unicast,
 )
+from evensong.core.groups.events import SessionEvent
+from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.node import Node
 from evensong.core.run import Run
 from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.ring import SingleRing
-from evensong.core.unit import Origin
 from evensong.daemon.burst import Burst, bursts
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
+from evensong.daemon.outbox import Outbox, make_packet, marked
 from evensong.daemon.seal import Key, Opener, Refused, Sealer
 from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
@@ -52,13 +54,12 @@ TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
-make_packet: Final = partial(tuple.__new__, Packet)  # of its fields; quicker than by name
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
 Heard = TypeVar("Heard", Sent, Deliver, TokenVisit)
-Feed: TypeAlias = Callable[[int], Iterable[Packet]]  # so many packets, or what is left
 Chore: TypeAlias = Callable[[int], None]  # something small, done when it is time
+Tell: TypeAlias = Callable[[list[SessionEvent]], None]  # hands on what sessions are told
 
 
 def clock() -> int:
@@ -76,6 +77,10 @@ class Timed(Protocol):
         ...
 
 
+def _ignore_events(_events: list[SessionEvent]) -> None:
+    """Do nothing: there are no sessions."""
+
+
 def _ignore_frame(_frame: bytes) -> None:
     """Do nothing: nobody is there for frames that are not the ring's."""
 
@@ -86,6 +91,14 @@ class Life(NamedTuple):
     node: ProcessorId
     incarnation: int
     boot: int
+
+
+class Counts(NamedTuple):
+    """Packets, but for those in which daemons tell each other their directories."""
+
+    sent: int
+    own_delivered: int
+    delivered: int
 
 
 class Break(NamedTuple):
@@ -99,35 +112,6 @@ class Break(NamedTuple):
 
 
 @final
-class Outbox:
-    """Packets that wait for the token: the core's `Source`."""
-
-    __slots__ = ("_pulled", "feed", "packets")
-
-    def __init__(self) -> None:
-        self._pulled = 0
-        self.packets: Final[deque[Packet]] = deque()
-        self.feed: Feed | None = None  # replaces what is pulled, as long as it has something
-
-    def backlog(self) -> int:
-        """How many packets wait."""
-        return len(self.packets)
-
-    def pull(self, packets_max: int) -> list[Packet]:
-        """Hand over the next packets, in order, at most `packets_max`."""
-        packets = self.packets
-        pulled = [packets.popleft() for _ in range(min(packets_max, len(packets)))]
-        self._pulled += len(pulled)
-        return pulled
-
-    def refill(self) -> None:
-        """Replace what was pulled, as long as the feed yields; not while the token is here."""
-        if self.feed is not None and self._pulled:
-            self.packets.extend(self.feed(self._pulled))
-        self._pulled = 0
-
-
-@final
 class Driver:
     """One life of a daemon's ring."""
 
@@ -136,6 +120,8 @@ class Driver:
         life: Life,
         record: StableRecord,
         parameters: Parameters,
+        limits: Limits,
+        electorate: tuple[ProcessorId, ...],
         sealer: Sealer,
         opener: Opener,
         datagrams: Datagrams,
@@ -145,10 +131,17 @@ class Driver:
     ) -> None:
         self.life: Final = life
         self.outbox: Final = Outbox()
-        self.origin: Final = Origin(life.node, life.incarnation)
-        self.core: Final = SingleRing(
-            life.node, record, life.incarnation, parameters, Random(life.boot), self.outbox
+        self.core: Final = Node(
+            life.node,
+            record,
+            life.incarnation,
+            parameters,
+            Random(life.boot),
+            limits,
+            electorate,
+            self.outbox,
         )
+        self.tell: Tell = _ignore_events
         self.watch: Final = Watch()
         self.lag: Final = Lag(parameters.token_loss)
         self.configuration: Configuration | None = None
@@ -165,6 +158,7 @@ class Driver:
         self.aside: Callable[[bytes], None] = _ignore_frame
         self.timed: Final[list[Timed]] = []
         self.expiring: Final[list[Chore]] = []  # told before timers of the ring fire
+        self.turn_ends: Final[list[Chore]] = []  # told when all of a turn is done
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
         self._sealer = sealer
@@ -190,7 +184,7 @@ class Driver:
         core, watch, lag = self.core, self.watch, self.lag
         lag.begin_turn(clock(), NEVER)
         core.start(clock())
-        self._perform()
+        self.perform()
         while not self.how:
             due = min(core.deadline(), self._leave_by, self._chores_at, lag.turn_by())
             for timed in self.timed:
@@ -205,7 +199,7 @@ class Driver:
                 for told in self.expiring:
                     told(now)
                 core.expire(now)
-                self._perform()
+                self.perform()
             for timed in self.timed:
                 if now >= timed.deadline:
                     timed.expire(now)
@@ -213,6 +207,8 @@ class Driver:
                 self._do_chores(now)
             if self._leave_by != NEVER:
                 self._leave_if_done(now)
+            for told in self.turn_ends:
+                told(now)
             lag.end_turn(clock())
 
     def _on_datagrams(self, _events: int) -> None:
@@ -250,7 +246,7 @@ class Driver:
             self.core.receive_run(run, now)
         for frame in frames:
             self.core.receive(frame, now)
-        self._perform()
+        self.perform()
 
     def _opened(self, burst: Burst) -> list[bytes]:
         """Return the frames of peers in it, each looked at by itself."""
@@ -294,12 +290,21 @@ class Driver:
 
     # What the core asks for
 
-    def _perform(self) -> None:
-        """Perform the core's effects; broadcasts go together, in one burst behind the token.
+    def perform(self) -> None:
+        """Perform the node's effects, then tell its sessions what is to be told.
 
-        The next processor works while this one sends. To the others it looks like a network that
-        lets tokens overtake, and it is as safe.
+        Broadcasts go together, in one burst behind the token: the next processor works while this
+        one sends. To the others it looks like a network that lets tokens overtake, and it is as
+        safe.
         """
+        self._perform_effects()
+        events = self.core.drain_events()
+        while events:
+            self.tell(events)  # it may hang up on a session, and so have something to send
+            self._perform_effects()
+            events = self.core.drain_events()
+
+    def _perform_effects(self) -> None:
         now = clock()
         burst: list[bytes] = []
         for effect in self.core.drain():
@@ -320,7 +325,7 @@ class Driver:
                 for hear_visit in self._hear_visit:
                     hear_visit(effect, now)
             elif isinstance(effect, SafeLine):
-                pass  # for receipts, which come with sessions
+                pass  # the node has told its sessions
             elif isinstance(effect, StateChange):
                 self._change_state(effect, now)
             elif isinstance(effect, Install):
@@ -378,24 +383,19 @@ class Driver:
 
     def submit(self, packets: Iterable[Packet]) -> None:
         """Name packets as units of this life, queue them and wake the ring."""
-        self._queue(map(self._named, packets))
-
-    def _named(self, packet: Packet) -> Packet:
-        service, body, timestamp = packet
-        return Packet(service, self.origin.unit(body), timestamp)
+        self._queue(map(marked, packets))
 
     def _queue(self, packets: Iterable[Packet]) -> None:
         self.outbox.packets.extend(packets)
         if not self.how:
             self.core.submit(clock())
-            self._perform()
+            self.perform()
 
     def feed(self, service: Service, bodies: Iterator[bytes], ahead: int) -> None:
-        """Submit messages as fast as the ring takes them, so many waiting at any time."""
+        """Submit marked bodies as fast as the ring takes them, so many waiting at any time."""
 
         def packets(count: int) -> list[Packet]:
-            units = self.origin.units([*islice(bodies, count)])
-            return [*map(make_packet, zip(repeat(service), units, repeat(0)))]
+            return [*map(make_packet, zip(repeat(service), islice(bodies, count), repeat(0)))]
 
         self.outbox.feed = packets
         self._queue(packets(ahead))
@@ -434,9 +434,15 @@ class Driver:
             sealer.counter = self._sealer.counter
             self._sealer = sealer
 
-    def own_delivered(self) -> int:
-        """How many of this daemon's own messages were delivered here."""
-        return self.delivered_by[self.life.node]
+    def counts(self) -> Counts:
+        """Return how many packets went which way, but for what daemons tell each other."""
+        node, exchanged = self.life.node, self.core.groups.exchanged
+        own = exchanged.get(node, 0)
+        return Counts(
+            self.sent - own,
+            self.delivered_by[node] - own,
+            self.delivered - sum(exchanged.values()),
+        )
 
     def is_leaving(self) -> bool:
         """Whether it has been told to leave."""
@@ -452,10 +458,10 @@ class Driver:
         self._end("fail", why)
 
     def _leave_if_done(self, now: int) -> None:
-        is_idle = not self.outbox.backlog() and self.sent == self.own_delivered()
+        is_idle = not self.core.backlog() and self.sent == self.delivered_by[self.life.node]
         if not self.how and (is_idle or now >= self._leave_by):
             self.core.leave(now)
-            self._perform()
+            self.perform()
             self._end("stop", "leave")
 
     def _end(self, how: str, why: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import repeat
 
 from evensong.core.effects import Service
+from evensong.core.groups.packet import FOREIGN
 from evensong.daemon.driver import Driver, clock
 
 AHEAD = 2  # visits' worth of packets that wait at any time
@@ -12,7 +13,7 @@ LOOK_EVERY = 16  # messages between two looks at the clock
 
 def bodies(size: int, until: int) -> Iterator[bytes]:
     """Yield so many bytes at a time, until a point in time."""
-    body = bytes(size)  # the unit around it has a number
+    body = FOREIGN + bytes(size)  # the unit around it has a number
     while clock() < until:
         yield from repeat(body, LOOK_EVERY)
 
@@ -20,5 +21,5 @@ def bodies(size: int, until: int) -> Iterator[bytes]:
 def flood(driver: Driver, service: Service, size: int, seconds: float) -> None:
     """Keep this daemon's outbox filled for so long; none stops an earlier flood."""
     until = clock() + int(seconds * 1_000_000)
-    ahead = AHEAD * driver.core.machine.parameters.messages_max
+    ahead = AHEAD * driver.core.engine.machine.parameters.messages_max
     driver.feed(service, bodies(size, until), ahead)

@@ -32,6 +32,7 @@ from evensong.daemon.pace import Pace
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.reload import Reload
 from evensong.daemon.seal import Key, Opener, Sealer
+from evensong.daemon.sessions import Access, Sessions
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore
 from evensong.daemon.tail import Tail
@@ -115,10 +116,16 @@ def run(
         if memory.spool is not None:
             listeners.append(memory.spool)
         driver = _driver(settings, life, record, keys, datagrams, listeners)
+        driver.outbox.told = receipts.name
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         control = ControlServer(settings.state, driver.watch, orders.answer)
         stack.callback(control.close)
+        access = Access(settings.client_mode, settings.client_group)
+        limits = (settings.message_max, settings.client_queue)
+        sessions = Sessions(settings.state, access, driver, *limits, log.say)
+        stack.callback(sessions.close)
+        orders.sessions = sessions.status
         driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost, control.tend])
         memory.attach(driver, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)
@@ -168,6 +175,8 @@ def _driver(
         life,
         record,
         parameters,
+        settings.limits(),
+        settings.voters(),
         Sealer(settings.cluster, keys[0] if keys else None, *life),
         Opener(settings.cluster, keys, replay_window, DATAGRAM_MAX),
         datagrams,

@@ -38,7 +38,7 @@ class Memory:
 
     def attach(self, driver: Driver, refused: Callable[[], Mapping[str, int]]) -> None:
         """Let the driver see after what is due, and note what nobody is told of as it happens."""
-        timers = driver.core.machine.timers
+        timers = driver.core.engine.machine.timers
         driver.expiring.append(lambda now: self.flight.note_timers(timers, now))
         driver.chores.append(_Observer(self, driver, refused).observe)
         if self.spool is not None:
@@ -73,7 +73,7 @@ class _Observer:
         lag = driver.lag
         is_late = lag.late != self._late
         self._late = lag.late
-        drops = {**self._refused(), **driver.core.machine.drops}
+        drops = {**self._refused(), **driver.core.engine.machine.drops}
         for one in (memory.flight, memory.spool):
             if one is not None:
                 one.note_drops(drops, now)

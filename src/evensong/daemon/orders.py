@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from evensong import __version__
 from evensong.core.effects import Packet, Service
+from evensong.core.groups.packet import FOREIGN
 from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.core.unit import UNIT, body_of
 from evensong.daemon.control import Answer, Later, Request
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # What a message of one datagram needs besides its payload, also when recovery wraps it.
-WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size
+WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size + len(FOREIGN)
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 PAYLOADS_MAX: Final = 10_000  # of one request
 FLOOD_MAX_S: Final = 86_400
@@ -54,6 +55,7 @@ class Orders:
         self._spool: Final = memory.spool
         self._flight: Final = memory.flight
         self._started_at: Final = clock()
+        self.sessions: Callable[[], Answer] = dict
         self._orders: Final[dict[str, Callable[[Request], Answer | Later]]] = {
             "status": self.status,
             "send": self.send,
@@ -85,6 +87,7 @@ class Orders:
         driver, settings, datagrams = self._driver, self._settings, self._datagrams
         now = clock()
         configuration, change = driver.configuration, driver.change
+        counts = driver.counts()
         return {
             "version": __version__,
             "cluster": settings.cluster,
@@ -104,9 +107,7 @@ class Orders:
             "installed_at_us": driver.installed_at,
             "breaks": [_ending(one) for one in driver.breaks],
             "backlog": driver.outbox.backlog(),
-            "sent": driver.sent,
-            "delivered": driver.delivered,
-            "own_delivered": driver.own_delivered(),
+            **counts._asdict(),
             "configurations": self._tail.configurations,
             "rings": [
                 {
@@ -119,7 +120,7 @@ class Orders:
             ],
             "token_visits": self._tail.visits,
             "refused": self.refused(),
-            "dropped": dict(sorted(driver.core.machine.drops.items())),
+            "dropped": dict(sorted(driver.core.engine.machine.drops.items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
             "rotation": {
@@ -135,6 +136,7 @@ class Orders:
                 "late": driver.lag.late,
             },
             "peers": self._about_peers(now),
+            "clients": self.sessions(),
         }
 
     def _about_peers(self, now: int) -> dict[str, Answer]:
@@ -166,12 +168,11 @@ class Orders:
     def deliveries(self, _: Request) -> Answer:
         """Return counters of what was delivered, and the last few."""
         tail = self._tail
+        delivered = self._driver.counts().delivered
         return {
-            "delivered": self._driver.delivered,
-            "by_sender": {
-                str(sender): count for sender, count in sorted(self._driver.delivered_by.items())
-            },
-            "by_service": {"agreed": self._driver.delivered - tail.safe, "safe": tail.safe},
+            "delivered": delivered,
+            "by_sender": self._by_sender(),
+            "by_service": {"agreed": delivered - tail.safe, "safe": tail.safe},
             "last": [
                 {
                     "ring": str(one.ring_id),
@@ -179,11 +180,19 @@ class Orders:
                     "sender": one.sender_id,
                     "service": one.service.name.lower(),
                     "configuration": str(conf_id),
-                    "payload": base64.b64encode(body_of(one.payload)).decode(),
+                    "payload": base64.b64encode(body_of(one.payload)[len(FOREIGN) :]).decode(),
                 }
                 for conf_id, one in tail.last()
             ],
         }
+
+    def _by_sender(self) -> dict[str, int]:
+        exchanged = self._driver.core.groups.exchanged
+        found = {
+            sender: count - exchanged.get(sender, 0)
+            for sender, count in sorted(self._driver.delivered_by.items())
+        }
+        return {str(sender): count for sender, count in found.items() if count}
 
     def send(self, request: Request) -> Answer | Later:
         """Submit payloads, all or none; answer when they are delivered here if asked to wait."""
@@ -206,9 +215,9 @@ class Orders:
         if not is_awaited:
             driver.submit(packets)
             return {"submitted": len(packets), "backlog": driver.outbox.backlog()}
-        ahead = driver.sent + driver.outbox.backlog() - driver.own_delivered()
         later = Later()
-        self._receipts.expect(ahead + len(packets), later)
+        outbox = driver.outbox
+        self._receipts.expect(outbox.pulled + outbox.backlog() + len(packets), later)
         driver.submit(packets)
         return later
 

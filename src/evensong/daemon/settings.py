@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from evensong.core.groups.limits import LENGTH_MAX, MESSAGE_MAX, Limits
 from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import PROFILES, Parameters
+from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.small import NoSmallFile, read_small
 from evensong.daemon.tuning import SCALED, Measured, tuned
@@ -28,8 +30,9 @@ Value = TypeVar("Value")
 DURATION: Final = re.compile(r"(\d+)(us|ms|s)")
 UNIT_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-SIZE: Final = re.compile(r"(\d+)(MiB|GiB|TiB)")
-SIZES: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+SIZE: Final = re.compile(r"(\d+)(KiB|MiB|GiB|TiB)")
+SIZES: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+MODE: Final = re.compile(r"0?[0-7]{3}")
 FILE_MAX: Final = 1 << 20  # bytes of a settings file
 PREFIX: Final = "EVENSONG_"
 AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
@@ -38,6 +41,13 @@ GSO: Final = ("auto", "off")
 # What fits a path of 1500 bytes behind the larger of the two IP headers (40) and that of UDP (8).
 DATAGRAM_MAX: Final = 1_452
 PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
+QUEUED_VISITS: Final = 4  # visits' worth of packets that clients may have queued before they slow
+QUEUED_LEAST: Final = 200  # packets, however few a visit may send
+UNDER_WAY: Final = 262_144  # bytes that a client may send before it knows that it should not
+CLIENT_QUEUE: Final = 64 * 2**20
+QUEUED_MESSAGES: Final = 4
+CLIENT_MODE: Final = 0o600
+GROUP_MODE: Final = 0o660  # if a group of clients is named
 
 
 class Address(NamedTuple):
@@ -84,11 +94,30 @@ class Settings:
     trace: str  # how closely this daemon records what it does, one of LEVELS
     trace_dir: Path
     trace_keep: int  # bytes
+    electorate: tuple[ProcessorId, ...]  # empty: this node and its peers, as they were at the start
+    message_max: int  # bytes of a client's message
+    client_queue: int  # bytes that may wait for one client; never less than four messages
+    client_mode: int  # of the clients' socket
+    client_group: str  # whose members may be clients; empty: nobody but this user and root
     idle_variables: tuple[str, ...]  # `EVENSONG_…` that override nothing
 
     def processors(self) -> int:
         """How many processors the cluster has, this one included."""
         return len(self.peers) + 1
+
+    def voters(self) -> tuple[ProcessorId, ...]:
+        """Return those of whom a primary configuration has a majority."""
+        return self.electorate or tuple(sorted([self.node, *self.peers]))
+
+    def limits(self) -> Limits:
+        """Return the bounds of process groups."""
+        # What recovery wraps must fit a datagram too.
+        payload_max = self.parameters.datagram_max - REGULAR_FRAME.size - MESSAGE.size
+        packets = max(QUEUED_VISITS * self.parameters.messages_max, QUEUED_LEAST)
+        queue_bytes_max = packets * payload_max
+        # Whoever stops when it is told to, behind a message that is on its way, is never refused.
+        session_bytes_max = 2 * (self.message_max + queue_bytes_max) + UNDER_WAY
+        return Limits(payload_max, self.message_max, session_bytes_max, queue_bytes_max)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -116,6 +145,7 @@ def parse(
     """Check a table of settings; paths are relative to `base`."""
     reader = _Reader(table, environment)
     no_keys: list[str] = []
+    nobody: tuple[ProcessorId, ...] = ()
     cluster = reader.take("cluster", _cluster)
     node = reader.take("node", _node)
     peers = reader.take("peers", _peers)
@@ -137,6 +167,11 @@ def parse(
     trace = reader.take("trace", _level, "views")
     trace_dir = reader.take("trace_dir", _text, "")
     trace_keep = reader.take("trace_keep", size_bytes, 10 * SIZES["GiB"])
+    electorate = reader.take("electorate", _electorate, nobody)
+    message_max = reader.take("message_max", _message_max, MESSAGE_MAX)
+    client_queue = reader.take("client_queue", size_bytes, CLIENT_QUEUE)
+    client_group = reader.take("client_group", _text, "")
+    client_mode = reader.take("client_mode", _mode, GROUP_MODE if client_group else CLIENT_MODE)
     reader.refuse_the_rest()
     if is_insecure and keys:
         raise BadSettings("keys: are there beside `insecure = true`; not both, drop one")
@@ -168,6 +203,11 @@ def parse(
         trace,
         base / trace_dir if trace_dir else state / "trace",
         trace_keep,
+        electorate,
+        message_max,
+        max(client_queue, QUEUED_MESSAGES * message_max),
+        client_mode,
+        client_group,
         reader.idle_variables(),
     )
 
@@ -192,9 +232,15 @@ def effective(settings: Settings) -> dict[str, object]:
         "trace": settings.trace,
         "trace_dir": str(settings.trace_dir),
         "trace_keep": written_size(settings.trace_keep),
+        "electorate": list(settings.voters()),
+        "message_max": written_size(settings.message_max),
+        "client_queue": written_size(settings.client_queue),
+        "client_mode": f"{settings.client_mode:04o}",
         "realtime": settings.realtime,
         "testing": settings.testing,
     }
+    if settings.client_group:
+        told["client_group"] = settings.client_group
     if multicast:
         told["multicast"] = str(multicast.group)
         told["multicast_interface"] = multicast.interface
@@ -328,6 +374,28 @@ def _cluster(raw: object) -> str:
     return raw
 
 
+def _electorate(raw: object) -> tuple[ProcessorId, ...]:
+    if not isinstance(raw, list) or not 0 < len(raw) <= PROCESSORS_MAX:
+        raise ValueError(f"takes a list of 1 to {PROCESSORS_MAX} nodes")
+    voters = tuple(sorted({_node(one) for one in raw}))
+    if len(voters) < len(raw):
+        raise ValueError("names a node twice")
+    return voters
+
+
+def _message_max(raw: object) -> int:
+    size = size_bytes(raw)
+    if not 0 < size <= LENGTH_MAX:
+        raise ValueError(f"takes 1KiB to {written_size(LENGTH_MAX)}")
+    return size
+
+
+def _mode(raw: object) -> int:
+    if not isinstance(raw, str) or not MODE.fullmatch(raw):
+        raise ValueError('takes an octal mode such as "0600" or "0660"')
+    return int(raw, 8)
+
+
 def _node(raw: object) -> ProcessorId:
     return _number(raw, 1, PROCESSOR_MAX)
 
@@ -439,7 +507,7 @@ def size_bytes(raw: object) -> int:
     """Read a size such as "10GiB" as bytes."""
     matched = SIZE.fullmatch(raw) if isinstance(raw, str) else None
     if matched is None:
-        raise ValueError('a size is written "500MiB", "10GiB" or "1TiB"')
+        raise ValueError('a size is written "64KiB", "500MiB", "10GiB" or "1TiB"')
     return int(matched[1]) * SIZES[matched[2]]
 
 

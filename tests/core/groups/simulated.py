@@ -125,7 +125,7 @@ class Simulated:
         """Return how the packets themselves break extended virtual synchrony."""
         self.world.quiesce()
         submitted = {
-            life: node.groups.queue.origin_no for life, node in self.onlooker.lives.items()
+            life: node.groups.queue.origin.last_no for life, node in self.onlooker.lives.items()
         }
         verdicts = evs.check(self.history, submitted, self.setup.options.parameters)
         return [one for verdict in verdicts.by_property.values() for one in verdict.samples]

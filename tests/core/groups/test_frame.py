@@ -18,6 +18,7 @@ from evensong.core.groups.frame import (
     decode_head,
     encode_frame,
     encode_whole,
+    has_table,
     messages_of,
     whole_size,
 )
@@ -122,3 +123,16 @@ def test_a_header_cut_short_is_refused(kind: int, size: int) -> None:
 
 def test_the_examples_in_the_docstrings_run() -> None:
     assert doctest.testmod(frame_module).failed == 0
+
+
+@given(places=integers(2, 40), content=binary(max_size=200))
+def test_a_table_holds_if_its_messages_can_be_read(places: int, content: bytes) -> None:
+    frame = HEADER.pack(WHOLE, 0, 1, 1, 0, places, len(content)) + content
+    try:
+        messages_of(frame)
+    except MalformedFrame:
+        assert not has_table(frame, places)
+    else:
+        assert has_table(frame, places)
+    messages = [content] * places
+    assert has_table(encode_whole(1, 1, 0, 0, messages), places)

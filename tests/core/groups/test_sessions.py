@@ -218,7 +218,7 @@ def test_a_closed_session_gets_no_receipt() -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        Limits(payload_max=511),
+        Limits(payload_max=399),
         Limits(payload_max=64_001),
         Limits(message_max=0),
         Limits(message_max=2**30 + 1, session_bytes_max=2**31),

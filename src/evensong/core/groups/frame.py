@@ -115,6 +115,15 @@ def decode_head(buffer: bytes, at: int = 0) -> Head:
     return head
 
 
+def has_table(frame: bytes, places: int) -> bool:
+    """Whether a whole frame of several messages can be cut into them."""
+    at = HEADER_SIZE + 2 * places
+    if len(frame) < at:
+        return False
+    lengths: tuple[int, ...] = struct.unpack_from(f"!{places}H", frame, HEADER_SIZE)
+    return sum(lengths) == len(frame) - at
+
+
 def messages_of(frame: bytes) -> list[bytes]:
     """Cut a frame of kind WHOLE into its messages.
 

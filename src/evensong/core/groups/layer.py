@@ -42,9 +42,9 @@ before the others learnt of it, could otherwise form a second one with a majorit
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, assert_never, final
+from typing import Final, TypeAlias, assert_never, final
 
-from evensong.core.effects import Deliver, Ordered, SafeLine
+from evensong.core.effects import Deliver, SafeLine
 from evensong.core.groups.assembly import Assembly, whole_frame
 from evensong.core.groups.control import (
     GONE,
@@ -76,13 +76,15 @@ from evensong.core.groups.events import (
 from evensong.core.groups.exchange import Exchange, encode_component
 from evensong.core.groups.frame import CONTROL, HEADER_SIZE, LAST, SELF_DISCARD, WHOLE
 from evensong.core.groups.limits import Limits
-from evensong.core.groups.packet import decode_packet
+from evensong.core.groups.packet import FOREIGN, VERSION_AT, decode_packet
 from evensong.core.groups.routes import Routes
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.groups.sessions import Sessions
 from evensong.core.groups.views import Change, has_majority, is_changed, make_view
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import MalformedFrame
+
+Placed: TypeAlias = tuple[ProcessorId, RingId, int, bytes]  # sender, ring, seq, payload
 
 
 class State(Enum):
@@ -116,6 +118,7 @@ class Groups:
         "directory",
         "drops",
         "electorate",
+        "exchanged",
         "primary",
         "queue",
         "routes",
@@ -151,9 +154,10 @@ class Groups:
         self.primary = False
         self.together: tuple[ProcessorId, ...] = (my_id,)  # ascending
         self._exchange = Exchange(self.configuration, self.together)
-        self._held: list[Ordered] = []  # Invariant: empty unless EXCHANGING
+        self._held: list[Placed] = []  # Invariant: empty unless EXCHANGING
         self._safe_line: SafeLine | None = None  # the latest that is held back
         self.drops: Final[dict[str, int]] = {}  # what had no effect, by reason
+        self.exchanged: Final[dict[ProcessorId, int]] = {}  # packets of daemons' own, by sender
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -226,11 +230,15 @@ class Groups:
 
     def on_deliver(self, deliver: Deliver) -> None:
         """Take in packets, in order."""
-        for message in deliver.messages():
-            if self.state is State.EXCHANGING:
-                self._hold(message)
-            else:
-                self._take(message)
+        for part in deliver.parts:
+            sender_id, ring_id = part.sender_id, part.ring_id
+            for seq, payload in enumerate(part.payloads(), part.first_seq):
+                if payload.startswith(FOREIGN, VERSION_AT):
+                    continue
+                if self.state is State.EXCHANGING:
+                    self._hold((sender_id, ring_id, seq, payload))
+                else:
+                    self._take(sender_id, ring_id, seq, payload)
 
     def on_safe_line(self, line: SafeLine) -> None:
         """Take in that everybody has the ring's messages up to some seq."""
@@ -286,25 +294,25 @@ class Groups:
     def _release(self) -> None:
         """Deliver what was held back."""
         held, self._held = self._held, []
-        for message in held:
-            self._take(message)
+        for packet in held:
+            self._take(*packet)
         line, self._safe_line = self._safe_line, None
         if line is not None:
             self._events.append(SafeUpTo(line.ring_id, line.seq))
 
     # -- packets -----------------------------------------------------------------------------
 
-    def _hold(self, message: Ordered) -> None:
+    def _hold(self, packet: Placed) -> None:
         """Keep a packet until directories are equal; only states are looked for in it."""
-        self._held.append(message)
-        payload = message.payload
+        self._held.append(packet)
+        sender_id, _, _, payload = packet
         try:
             _, frames = decode_packet(payload)
         except MalformedFrame:
             return  # it will be counted when it is released
         for kind, _, _, _, _, _, length, at in frames:
             if kind == CONTROL and is_state(payload, at, length):
-                self._hear(message.sender_id, payload[at : at + length])
+                self._hear(sender_id, payload[at : at + length])
         if self._exchange.is_complete():
             self._merge()
 
@@ -316,10 +324,8 @@ class Groups:
         if isinstance(part, StatePart):
             self._exchange.take(sender, part)
 
-    def _take(self, message: Ordered) -> None:
+    def _take(self, sender_id: ProcessorId, ring_id: RingId, seq: int, payload: bytes) -> None:
         """Take a packet apart, frame by frame: headers only."""
-        payload = message.payload
-        sender_id = message.sender_id
         try:
             (sender, incarnation, _), frames = decode_packet(payload)
             if sender != sender_id:
@@ -327,14 +333,14 @@ class Groups:
         except MalformedFrame as malformed:
             self._drop(malformed.reason)
             return
-        ring_id, seq = message.ring_id, message.seq
-        sub = 0
+        sub = own = 0
         for kind, flags, session, first_no, group_set, places, length, at in frames:
             if kind == WHOLE:
                 order = OrderId(ring_id, seq, sub)
                 frame = payload[at - HEADER_SIZE : at + length]
                 self._deliver(sender, session, group_set, flags, first_no, places, order, frame)
             elif kind == CONTROL:
+                own += not session
                 order = OrderId(ring_id, seq, sub)
                 member = (sender, incarnation, session)
                 self._on_control(member, group_set, payload[at : at + length], order)
@@ -348,6 +354,8 @@ class Groups:
                     frame = whole_frame(flags, session, first_no, group_set, whole)
                     self._deliver(sender, session, group_set, flags, first_no, 1, order, frame)
             sub += places
+        if own and own == len(frames):
+            self.exchanged[sender] = self.exchanged.get(sender, 0) + 1
 
     def _deliver(
         self,

@@ -13,7 +13,7 @@ JOINED_MAX: Final = 4_096  # groups of one session
 MESSAGE_MAX: Final = 16 * 2**20  # the default; never more than LENGTH_MAX
 LENGTH_MAX: Final = 2**30  # no message is longer, whatever the settings
 DEFICIT: Final = 16 * 1_024  # bytes that a session may send before the next one's turn
-PAYLOAD_LEAST: Final = 512  # every control message but directories and destinations fits
+PAYLOAD_LEAST: Final = 400  # every control message but directories and destinations fits
 PAYLOAD_MOST: Final = 64_000
 CHUNK_LEAST: Final = 64  # a smaller piece of a large message waits for the next packet
 
@@ -29,11 +29,11 @@ class Limits(NamedTuple):
     def check(self) -> None:
         """Refuse limits that cannot work."""
         rules = [
-            (PAYLOAD_LEAST <= self.payload_max <= PAYLOAD_MOST, "payload_max within 512 .. 64000"),
+            (PAYLOAD_LEAST <= self.payload_max <= PAYLOAD_MOST, "payload_max within 400 .. 64000"),
             (0 < self.message_max <= LENGTH_MAX, "message_max within 1 .. 2 ** 30"),
             (
                 self.session_bytes_max >= self.message_max + PAYLOAD_LEAST,
-                "session_bytes_max >= message_max + 512",
+                "session_bytes_max >= message_max + 400",
             ),
             (self.queue_bytes_max > 0, "queue_bytes_max > 0"),
         ]

@@ -7,6 +7,7 @@
 The unit's count says how many places of the order the packet takes, the sum over its frames; a
 packet in the middle of a large message takes none. The packet is a unit as any other, so the check
 of the order works on packets, whatever is in them. Either all of a packet is read or nothing.
+A unit whose version is 0 is no packet of groups but a test's: groups pass over it.
 """
 
 import struct
@@ -24,13 +25,15 @@ from evensong.core.groups.frame import (
     MIDDLE,
     WHOLE,
 )
-from evensong.core.unit import UnitId
+from evensong.core.unit import UNIT, UnitId
 from evensong.errors import MalformedFrame
 
 # unit | version:u8 flags:u8 frames:u16 | frames
 PACKET: Final = struct.Struct("!IQQHBBH")
 PACKET_SIZE: Final = PACKET.size
 VERSION: Final = 1
+VERSION_AT: Final = UNIT.size
+FOREIGN: Final = b"\0"  # what is not for groups, behind the unit's head
 
 # kind flags session first_no group_set places length, and where the content begins
 FrameAt: TypeAlias = tuple[int, int, int, int, int, int, int, int]

@@ -34,7 +34,7 @@ from evensong.core.groups.frame import (
 from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
 from evensong.core.groups.packet import PACKET_SIZE, encode_packet
 from evensong.core.ids import ProcessorId
-from evensong.core.unit import UnitId
+from evensong.core.unit import Origin, UnitId
 
 
 @final
@@ -111,7 +111,7 @@ class SendQueue:
         "_throttled",
         "_turns",
         "_wide",
-        "origin_no",
+        "origin",
         "queued_bytes",
     )
 
@@ -129,7 +129,7 @@ class SendQueue:
         self._throttled: Final[dict[SessionId, _Lane]] = {}
         self._wide = 0  # uncut frames of more than half a packet: no two of them share one
         self.queued_bytes = 0
-        self.origin_no = 0  # of the unit pulled last
+        self.origin: Final = Origin(my_id, incarnation)
 
     @property
     def frame_max(self) -> int:
@@ -216,8 +216,9 @@ class SendQueue:
         while not own and turns and self._take_turn(turns[0], filling):
             pass
         assert filling.frames
-        self.origin_no += 1
-        unit_id = UnitId(self._my_id, self._incarnation, self.origin_no)
+        origin = self.origin
+        origin.last_no += 1
+        unit_id = UnitId(self._my_id, self._incarnation, origin.last_no)
         service = Service.SAFE if filling.is_safe else Service.AGREED
         return Packet(service, encode_packet(unit_id, filling.places, filling.frames))
 

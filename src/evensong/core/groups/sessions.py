@@ -27,7 +27,14 @@ from evensong.core.groups.events import (
     is_group_name,
     is_user_name,
 )
-from evensong.core.groups.frame import HEADER_SIZE, MESSAGE_NO_MAX, WHOLE, Head, decode_head
+from evensong.core.groups.frame import (
+    HEADER_SIZE,
+    MESSAGE_NO_MAX,
+    WHOLE,
+    Head,
+    decode_head,
+    has_table,
+)
 from evensong.core.groups.limits import GROUPS_MAX, JOINED_MAX, SESSIONS_MAX, SETS_MAX, Limits
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.ids import ProcessorId
@@ -155,6 +162,8 @@ class Sessions:
             self._refuse(session, ErrorCode.BAD_FRAME, request_id)
             return
         refused = self._flaw(asking, head, len(frame))
+        if refused is None and head.places > 1 and not has_table(frame, head.places):
+            refused = ErrorCode.BAD_FRAME  # its receivers could not read it
         if refused is None:
             if self._queue.push(frame, head, asking.sets[head.group_set]):
                 asking.next_no = head.first_no + head.places

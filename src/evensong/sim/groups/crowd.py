@@ -255,4 +255,4 @@ class Crowd:
 
     def submitted(self) -> dict[LifeId, int]:
         """Return how many packets every life handed to its ring."""
-        return {life: node.groups.queue.origin_no for life, node in self.lives.items()}
+        return {life: node.groups.queue.origin.last_no for life, node in self.lives.items()}

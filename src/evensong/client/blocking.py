@@ -1,0 +1,124 @@
+"""A dialogue on a plain socket, for programs without an event loop: waiting is blocking.
+
+There is no thread: bytes move while the program waits for something, and what it sends is written
+at once, as far as the socket takes it. While it waits it also reads, so that a daemon which waits
+for the program to read is never waited for in turn.
+"""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar, final
+
+from evensong.client.dialogue import Dialogue
+from evensong.client.flights import Answer
+from evensong.errors import ConnectionLost, Unreachable
+
+CHUNK: Final = 256 * 1_024  # bytes read in one go
+CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
+
+Value = TypeVar("Value")
+
+
+@final
+class Line:
+    """A dialogue, and the socket that carries it."""
+
+    __slots__ = ("_poll", "_socket", "_unsent", "dialogue")
+
+    def __init__(self, path: str, name: str) -> None:
+        self.dialogue: Final = Dialogue(name)
+        self._unsent = memoryview(b"")
+        self._poll: Final = select.poll()
+        self._socket: Final = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise Unreachable(f"{path}: {error.strerror or error}") from None
+        self._socket.setblocking(False)
+        try:
+            self.answered(self.dialogue.welcome, None)
+        except ConnectionLost as error:
+            self._socket.close()
+            raise Unreachable(f"{path}: {error}") from None
+        except BaseException:
+            self.abort()
+            raise
+
+    def fileno(self) -> int:
+        """Return the socket's number: readable when there may be something to take."""
+        return self._socket.fileno()
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def until(self, holds: Callable[[], bool], timeout: float | None) -> None:
+        """Move bytes until something holds; raise `TimeoutError` if it does not in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.flush()
+        while not holds():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left < 0:
+                raise TimeoutError
+            self._move(left)
+
+    def answered(self, answer: Answer[Value], timeout: float | None) -> Value:
+        """Wait for an answer."""
+        self.until(lambda: answer.is_done, timeout)
+        return answer.result()
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what is to be written, as far as the socket takes it."""
+        output = self.dialogue.take_output()
+        if output:
+            self._unsent = memoryview(bytes(self._unsent) + output if self._unsent else output)
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent = memoryview(b"")  # reading tells why, after what is still to be read
+
+    def _move(self, timeout: float | None) -> None:
+        """Wait until bytes can move, move them, and answer what came."""
+        wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._poll.register(self._socket, wanted)
+        events = self._poll.poll(None if timeout is None else 1_000 * timeout)
+        if events and events[0][1] & ~select.POLLOUT:
+            self._read()
+        self.flush()
+
+    def _read(self) -> None:
+        try:
+            chunk = self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.dialogue.lost(f"the connection broke: {error.strerror or error}")
+            return
+        if chunk:
+            self.dialogue.feed(chunk)
+        else:
+            self.dialogue.lost("the daemon is gone")
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
+        if self.dialogue.ended is None:
+            with suppress(TimeoutError):
+                self.answered(self.dialogue.bye(), CLOSE_S)
+        self.abort()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self._socket.close()
+        self.dialogue.lost("the connection was closed by this program")

@@ -1,0 +1,61 @@
+"""Many messages, sent as far as there is room, again and again until all are sent."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, final
+
+from evensong.client.dialogue import Dialogue
+from evensong.client.message import Service
+from evensong.client.packing import pack
+from evensong.core.groups.frame import SAFE
+from evensong.errors import OutcomeUnknown, Refused
+
+if TYPE_CHECKING:
+    from evensong.client.flights import Flight
+
+
+def as_bytes(payload: bytes) -> bytes:
+    """Return the payload as it is now, whatever the program does with its buffer later."""
+    return payload if type(payload) is bytes else bytes(memoryview(payload))
+
+
+def flags_of(service: Service) -> int:
+    """Return how a frame says its service."""
+    return SAFE if service is Service.SAFE else 0
+
+
+@final
+class Consignment:
+    """Messages on their way from a program into frames."""
+
+    __slots__ = ("_dialogue", "_flags", "_frames", "_to", "flights")
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        to: str | Sequence[str],
+        payloads: Sequence[bytes],
+        service: Service,
+    ) -> None:
+        bodies = list(map(as_bytes, payloads))
+        if not bodies:
+            raise Refused("there is nothing to send")
+        dialogue.check_size(max(map(len, bodies)))
+        dialogue.destination(to)  # refuses what cannot be one before anything is sent
+        self._dialogue: Final = dialogue
+        self._to: Final = to
+        self._flags: Final = flags_of(service)
+        self._frames: Final = list(pack(bodies, dialogue.frame_max))
+        self._frames.reverse()
+        self.flights: Final[list[Flight]] = []
+
+    def go_on(self) -> bool:
+        """Send while there is room; return whether all is sent."""
+        dialogue = self._dialogue
+        if self.flights and dialogue.ended is not None:
+            raise OutcomeUnknown(self.flights[0].id_of(0), str(dialogue.ended))
+        while self._frames:
+            if not dialogue.can_send():
+                return False
+            set_no = dialogue.destination(self._to)
+            self.flights.append(dialogue.send_frame(set_no, self._frames.pop(), self._flags))
+        return True

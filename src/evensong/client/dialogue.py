@@ -1,0 +1,555 @@
+"""One connection to a daemon, without the connection: bytes in, bytes out, and what they mean.
+
+Whoever drives it feeds what was read, writes what `take_output` returns after every call, and says
+when the connection is `lost`. Nothing here waits: calls return answers that are to come, streams
+that fill, flights that end. So one dialogue serves programs with asyncio, programs without, and
+tests.
+
+What is sent in one go is written in one go. Messages that follow each other, to one destination and
+of one service, share a frame until it is full or is asked for.
+
+The window: at most `SEND_WINDOW` bytes are under way, handed over and not yet ordered; beyond
+that, or when the daemon asks for a pause, `can_send` is false, and whoever honours it waits for
+room.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias, final
+
+from evensong.client.flights import Answer, Flight, Wakes
+from evensong.client.message import Delivery
+from evensong.client.replica import NOTES, Policy, Replica, Replication, is_reserved, notes_of
+from evensong.client.safety import Safety
+from evensong.client.streams import Parcel, Stream, Streams
+from evensong.core.groups.events import (
+    Destination,
+    ErrorCode,
+    MemberId,
+    Reconfigured,
+    View,
+    is_group_name,
+    parse_private_name,
+)
+from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, SAFE, TABLED_MAX, encode_whole
+from evensong.core.groups.limits import GROUPS_MAX, SETS_MAX
+from evensong.core.groups.transfer import CHUNK_BYTES
+from evensong.errors import (
+    AlreadyMember,
+    BadName,
+    ConnectionClosed,
+    ConnectionLost,
+    EvensongError,
+    MalformedFrame,
+    NotMember,
+    Refused,
+    TooLarge,
+)
+from evensong.ipc import frames, wire
+from evensong.ipc.splitter import HEAD_SIZE, Splitter
+
+SEND_WINDOW: Final = 2**20  # bytes
+NOTE_ROOM: Final = 64  # bytes of a note that are not snapshot
+SENDING: Final = 2**31  # request ids of frames have this bit, those of other requests have not
+REASONS: Final = {
+    ErrorCode.BAD_NAME: "no process, group or destination may be called so",
+    ErrorCode.BAD_FRAME: "the daemon does not understand a frame of this library",
+    ErrorCode.TOO_LARGE: "a message is larger than the daemon takes",
+    ErrorCode.UNKNOWN_SET: "the daemon does not know the destination",
+    ErrorCode.BAD_SET: "a destination is 1 to 64 groups or private names",
+    ErrorCode.ALREADY_MEMBER: "the connection is in that group already",
+    ErrorCode.NOT_MEMBER: "the connection is not in that group",
+    ErrorCode.QUEUE_FULL: "more is queued than one connection may have",
+    ErrorCode.TOO_MANY: "there are too many connections, or the connection has too many groups",
+}
+ERRORS: Final[dict[ErrorCode, type[Refused]]] = {
+    ErrorCode.BAD_NAME: BadName,
+    ErrorCode.ALREADY_MEMBER: AlreadyMember,
+    ErrorCode.NOT_MEMBER: NotMember,
+}
+
+Listing: TypeAlias = dict[str, tuple[MemberId, ...]]
+
+
+class _Joining(NamedTuple):
+    request_id: int
+    answer: Answer[Stream]
+    replica: Replica | None
+    policy: Policy
+
+
+class _Route(NamedTuple):
+    """Where what comes for a destination goes."""
+
+    destination: Destination
+    names: tuple[str, ...]
+    is_note: bool
+
+
+@final
+class _OpenFrame:
+    """A frame that still takes messages."""
+
+    __slots__ = ("flags", "flight", "left", "messages", "set_no")
+
+    def __init__(self, flight: Flight, set_no: int, flags: int, left: int) -> None:
+        self.flight: Final = flight
+        self.set_no: Final = set_no
+        self.flags: Final = flags
+        self.messages: Final[list[bytes]] = []
+        self.left = left  # bytes
+
+
+@final
+class Dialogue:
+    """What one program says to its daemon, and hears from it."""
+
+    __slots__ = (
+        "_asked",
+        "_consumed",
+        "_flights",
+        "_goodbye",
+        "_is_over",
+        "_joining",
+        "_leaving",
+        "_listing",
+        "_next_no",
+        "_next_set",
+        "_open_frame",
+        "_output",
+        "_replications",
+        "_request_id",
+        "_routes",
+        "_sets",
+        "_splitter",
+        "_window",
+        "ended",
+        "frame_max",
+        "in_flight",
+        "is_slow",
+        "is_throttled",
+        "member",
+        "message_max",
+        "room",
+        "safety",
+        "streams",
+        "welcome",
+    )
+
+    def __init__(self, user: str) -> None:
+        self._output: Final[list[bytes]] = []
+        self._splitter: Final = Splitter(wire.told_max(0))
+        self._request_id = 1
+        self._asked: Final[dict[int, Callable[[EvensongError], None]]] = {}
+        self._joining: Final[dict[str, _Joining]] = {}
+        self._leaving: Final[dict[str, Answer[None]]] = {}
+        self._listing: Final[dict[int, tuple[Answer[Listing], Listing]]] = {}
+        self._replications: Final[dict[str, Replication]] = {}
+        self._flights: Final[dict[int, Flight]] = {}  # by number of the first message
+        self._open_frame: _OpenFrame | None = None
+        self._sets: Final[dict[tuple[str, ...], int]] = {}
+        self._next_set = 0
+        self._next_no = 1
+        self._routes: Final[dict[int, _Route]] = {}
+        self._consumed = 0  # bytes that the daemon was not told of
+        self._window = 0
+        self._goodbye: Answer[None] | None = None
+        self._is_over = False  # nothing more will be heard
+        self.member = MemberId(0, 0, 0, user)
+        self.frame_max = 0
+        self.message_max = 0
+        self.in_flight = 0  # bytes handed over and not yet ordered
+        self.is_throttled = False
+        self.is_slow = False  # the daemon has warned that too little is read
+        self.ended: EvensongError | None = None  # why nothing can be asked any more
+        self.room: Final = Wakes()  # called when there may be room for another message
+        self.safety: Final = Safety()
+        self.streams: Final = Streams(self._consume)
+        self.welcome: Final[Answer[None]] = Answer()
+        self._asked[1] = self.welcome.fail
+        self._output.append(wire.encode_hello(1, user))
+
+    # -- what the program asks ---------------------------------------------------------------
+
+    def join(self, group: str, replica: Replica | None, policy: Policy) -> Answer[Stream]:
+        """Ask to be a member; the answer is the group's stream, which begins with its view."""
+        self._check_open()
+        if not is_group_name(group) or is_reserved(group):
+            raise BadName(f"a group cannot be called {group!r}")
+        if group in self.streams.groups or group in self._joining:
+            raise AlreadyMember(f"{group}: {REASONS[ErrorCode.ALREADY_MEMBER]}")
+        answer: Answer[Stream] = Answer()
+
+        def refuse(error: EvensongError) -> None:
+            del self._joining[group]
+            answer.fail(error)
+
+        request_id = self._ask(refuse)
+        self._joining[group] = _Joining(request_id, answer, replica, policy)
+        self._say(wire.encode_join(request_id, group))
+        return answer
+
+    def leave(self, group: str) -> Answer[None]:
+        """Ask to be no member any more; the group's stream ends before the answer comes."""
+        self._check_open()
+        if group not in self.streams.groups or group in self._leaving:
+            raise NotMember(f"{group}: {REASONS[ErrorCode.NOT_MEMBER]}")
+        answer: Answer[None] = Answer()
+        self._leaving[group] = answer
+
+        def refuse(error: EvensongError) -> None:
+            del self._leaving[group]
+            answer.fail(error)
+
+        self._say(wire.encode_leave(self._ask(refuse), group))
+        return answer
+
+    def list_groups(self) -> Answer[Listing]:
+        """Ask which groups there are, and who is in them."""
+        self._check_open()
+        answer: Answer[Listing] = Answer()
+        request_id = self._ask(answer.fail)
+        self._listing[request_id] = (answer, {})
+        self._say(wire.encode_groups(request_id))
+        return answer
+
+    def bye(self) -> Answer[None]:
+        """Say goodbye; what was sent before goes out. Nothing can be asked after it."""
+        self._check_open()
+        self.ended = ConnectionClosed("the connection was closed by this program")
+        self._goodbye = Answer()
+        self._close_frame()
+        self._output.append(wire.encode_bye())
+        return self._goodbye
+
+    def _ask(self, refuse: Callable[[EvensongError], None]) -> int:
+        self._request_id = self._request_id % (SENDING - 1) + 1
+        self._asked[self._request_id] = refuse
+        return self._request_id
+
+    def _say(self, encoded: bytes) -> None:
+        """Put out a request, behind the messages that were sent before it."""
+        self._close_frame()
+        self._output.append(encoded)
+
+    def _check_open(self) -> None:
+        if self.ended is not None:
+            raise self.ended
+        assert self.frame_max, "the daemon has not welcomed us yet"
+
+    # -- messages out ------------------------------------------------------------------------
+
+    def can_send(self) -> bool:
+        """Whether there is room for another message; true also if sending would raise."""
+        return self.ended is not None or (self.in_flight < SEND_WINDOW and not self.is_throttled)
+
+    def destination(self, to: str | Sequence[str]) -> int:
+        """Return the number of a destination, which the daemon is told if it does not know it."""
+        names = (to,) if isinstance(to, str) else tuple(dict.fromkeys(to))
+        known = self._sets.get(names)
+        if known is not None:
+            return known
+        if not 0 < len(names) <= GROUPS_MAX:
+            raise BadName(REASONS[ErrorCode.BAD_SET])
+        for name in names:
+            is_group = is_group_name(name) and not is_reserved(name)
+            if not is_group and parse_private_name(name) is None:
+                raise BadName(f"{name!r} is neither a group nor a private name")
+        return self._define(names)
+
+    def _define(self, names: tuple[str, ...]) -> int:
+        set_no = self._next_set
+        self._next_set = (set_no + 1) % SETS_MAX
+        for old, number in list(self._sets.items())[:1]:
+            if number == set_no:  # the oldest makes room
+                del self._sets[old]
+        self._sets[names] = set_no
+        self._say(wire.encode_set(0, set_no, names))
+        return set_no
+
+    def check_size(self, size: int) -> None:
+        """Refuse a message that the daemon would not take."""
+        if size > self.message_max:
+            raise TooLarge(size, self.message_max)
+
+    def send(self, to: str | Sequence[str], payload: bytes, flags: int) -> tuple[Flight, int]:
+        """Send a message; return its frame, and which of the frame's messages it is."""
+        self._check_open()
+        size = len(payload)
+        self.check_size(size)
+        return self._append(self.destination(to), payload, size, flags)
+
+    def _append(self, set_no: int, payload: bytes, size: int, flags: int) -> tuple[Flight, int]:
+        frame = self._open_frame
+        if (
+            frame is None
+            or frame.set_no != set_no
+            or frame.flags != flags
+            or frame.left < size + 2
+            or size > TABLED_MAX
+        ):
+            self._close_frame()
+            left = min(self.frame_max, TABLED_MAX) - HEADER_SIZE
+            flight = self._take_off(0, HEADER_SIZE, flags)
+            frame = self._open_frame = _OpenFrame(flight, set_no, flags, left)
+        flight = frame.flight
+        index = flight.count
+        frame.messages.append(payload)
+        frame.left -= size + 2
+        flight.count += 1
+        flight.size += size + 2
+        self.in_flight += size + 2
+        self._next_no += 1
+        return flight, index
+
+    def send_frame(self, set_no: int, payloads: Sequence[bytes], flags: int) -> Flight:
+        """Send several messages that fit into one frame, or one that is alone in its."""
+        self._check_open()
+        self._close_frame()
+        count = len(payloads)
+        assert 0 < count <= COUNT_MAX
+        first_no = self._next_no
+        frame = encode_whole(self.member.session, first_no, set_no, flags, payloads)
+        flight = self._take_off(count, len(frame), flags)
+        self._next_no += count
+        self._output.append(wire.encode_send(_request_of(first_no), frame))
+        return flight
+
+    def _take_off(self, count: int, size: int, flags: int) -> Flight:
+        first_no = self._next_no
+        flight = Flight(self.member, first_no, count, size, is_safe=bool(flags & SAFE))
+        self._flights[first_no] = flight
+        self.in_flight += size
+        return flight
+
+    def _close_frame(self) -> None:
+        frame = self._open_frame
+        if frame is not None:
+            self._open_frame = None
+            first_no = frame.flight.first_no
+            session = self.member.session
+            encoded = encode_whole(session, first_no, frame.set_no, frame.flags, frame.messages)
+            self._output.append(wire.encode_send(_request_of(first_no), encoded))
+
+    def watch_safe(self, flight: Flight) -> None:
+        """Find out who holds a frame; its flight changes when that is known."""
+        if not self.safety.wants_lines and not flight.is_safe and self.ended is None:
+            self.safety.wants_lines = True
+            self._say(wire.encode_safe_lines(wanted=True))
+        if flight.order is None:
+            flight.wakes.add(lambda: self._watch_ordered(flight))
+        else:
+            self._watch_ordered(flight)
+
+    def _watch_ordered(self, flight: Flight) -> None:
+        if flight.order is None:
+            return
+        if self._is_over and flight.held is None:
+            flight.lost = flight.lost or str(self.ended)
+            flight.wakes.call()
+        else:
+            self.safety.watch(flight)
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def take_output(self) -> bytes:
+        """Return what is to be written."""
+        if self._replications and self.ended is None:
+            self._send_notes()
+        self._close_frame()
+        if not self._output:
+            return b""
+        output = b"".join(self._output)
+        self._output.clear()
+        return output
+
+    def _send_notes(self) -> None:
+        for group, replication in self._replications.items():
+            while self.can_send():
+                note = replication.transfer.next_note()
+                if note is None:
+                    break
+                names = (group, NOTES)
+                set_no = self._sets.get(names)
+                if set_no is None:
+                    set_no = self._define(names)
+                self.send_frame(set_no, [note], 0)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in what was read."""
+        try:
+            for frame in self._splitter.feed(chunk):
+                self._hear(frame)
+        except MalformedFrame as malformed:
+            self.lost(f"the daemon said what is no frame of this release: {malformed}")
+            return
+        if self.room and self.can_send():
+            self.room.call()
+
+    def lost(self, reason: str) -> None:
+        """Take in that the connection is gone; everything that waits is answered."""
+        if self._goodbye is not None:
+            if not self._goodbye.is_done:
+                self._end(None, reason)
+                self._goodbye.give(None)
+            return
+        if self.ended is None:
+            self.ended = ConnectionLost(reason)
+            self._end(self.ended, reason)
+
+    def _end(self, error: EvensongError | None, reason: str) -> None:
+        self._is_over = True
+        self.streams.end(error)
+        refusals = list(self._asked.values())
+        self._asked.clear()
+        for refuse in refusals:
+            refuse(ConnectionLost(reason))
+        for flight in [*self._flights.values(), *self.safety.forget()]:
+            flight.lost = reason
+            flight.wakes.call()
+        self._flights.clear()
+        self._open_frame = None
+        self.room.call()
+
+    def _consume(self, size: int) -> None:
+        """Count bytes that are done with; the daemon is told when they are many."""
+        self._consumed += size
+        if 4 * self._consumed >= self._window and self._window and self.ended is None:
+            self._output.append(wire.encode_consumed(self._consumed))
+            self._consumed = 0
+
+    # -- what the daemon says ----------------------------------------------------------------
+
+    def _hear(self, frame: frames.Frame) -> None:
+        """Take in one frame."""
+        size = HEAD_SIZE + len(frame.body)
+        opcode = frame.opcode
+        if opcode == frames.DELIVER:
+            self._on_deliver(wire.decode_deliver(frame.body), size)
+            return
+        if opcode == frames.VIEW:
+            self._on_view(wire.decode_view(frame.body), size)
+            return
+        self._consume(size)
+        told = wire.decode_told(frame)
+        if isinstance(told, frames.Receipt):
+            self._on_receipt(told)
+        elif isinstance(told, frames.Destined):
+            self._on_destination(told)
+        elif isinstance(told, frames.SafeLine):
+            self.safety.on_line(told.ring_id, told.seq)
+        elif isinstance(told, Reconfigured):
+            self.safety.on_configuration(told)
+        elif isinstance(told, frames.Throttled):
+            self.is_throttled = told.is_on
+        elif isinstance(told, frames.HasLeft):
+            self._on_left(frame.request_id, told.group)
+        elif isinstance(told, frames.Refused):
+            self._on_refused(frame.request_id, told.code)
+        elif isinstance(told, frames.Welcome):
+            self._on_welcome(told)
+        elif isinstance(told, frames.GroupsAre):
+            self._on_groups(frame.request_id, told)
+        elif isinstance(told, frames.Slow):
+            self.is_slow = True
+        elif isinstance(told, frames.Farewell):
+            self.lost(_words(told))
+
+    def _on_welcome(self, welcome: frames.Welcome) -> None:
+        if self.frame_max:
+            raise MalformedFrame("welcomed twice")
+        self._asked.pop(1, None)
+        self.member = welcome.member
+        self.frame_max = welcome.frame_max
+        self.message_max = welcome.message_max
+        self._window = welcome.window
+        self._splitter.body_max = wire.told_max(welcome.message_max)
+        self.streams.private_name = str(welcome.member)
+        self.welcome.give(None)
+
+    def _on_destination(self, told: frames.Destined) -> None:
+        groups = told.destination.groups
+        group = notes_of(groups)
+        names = (group,) if group else groups
+        self._routes[told.number] = _Route(told.destination, names, bool(group))
+
+    def _on_deliver(self, told: frames.Deliver, size: int) -> None:
+        route = self._routes.get(told.number)
+        if route is None:
+            raise MalformedFrame("a destination that was not told")
+        if route.is_note and not self.streams.has_state(route.names[0]):
+            self._consume(size)
+            return
+        delivery = Delivery(
+            route.destination, told.order, told.conf_id, told.frame, reduced=told.reduced
+        )
+        self.streams.put(route.names, Parcel(delivery, size))
+
+    def _on_view(self, view: View, size: int) -> None:
+        group = view.group
+        joining = self._joining.get(group)
+        stream: Stream | None = None
+        if joining is not None and self.member in view.members:
+            del self._joining[group]
+            del self._asked[joining.request_id]
+            if joining.replica is not None:
+                chunk_bytes = max(1, min(CHUNK_BYTES, self.message_max - NOTE_ROOM))
+                self._replications[group] = Replication(
+                    self.member, joining.replica, joining.policy, chunk_bytes
+                )
+            stream = self.streams.open(group, self._replications.get(group))
+        self.streams.put((group,), Parcel(view, size))
+        if joining is not None and stream is not None:
+            joining.answer.give(stream)
+
+    def _on_left(self, request_id: int, group: str) -> None:
+        self._asked.pop(request_id, None)
+        self._replications.pop(group, None)
+        self.streams.close(group)
+        answer = self._leaving.pop(group, None)
+        if answer is not None:
+            answer.give(None)
+
+    def _on_receipt(self, receipt: frames.Receipt) -> None:
+        first_no, count, order = receipt
+        flight = self._flights.pop(first_no, None)
+        if flight is None or flight.count != count:
+            raise MalformedFrame("a receipt for what was not sent")
+        self.in_flight -= flight.size
+        flight.order = order
+        self.safety.on_ordered(flight)
+        flight.wakes.call()
+
+    def _on_refused(self, request_id: int, code: ErrorCode) -> None:
+        if request_id >= SENDING:
+            for first_no, flight in self._flights.items():
+                if _request_of(first_no) == request_id:
+                    del self._flights[first_no]
+                    self.in_flight -= flight.size
+                    flight.refused = REASONS[code]
+                    flight.wakes.call()
+                    return
+            return
+        refuse = self._asked.pop(request_id, None)
+        if refuse is not None:
+            refuse(ERRORS.get(code, Refused)(REASONS[code]))
+
+    def _on_groups(self, request_id: int, told: frames.GroupsAre) -> None:
+        asked = self._listing.get(request_id)
+        if asked is None:
+            return
+        answer, listing = asked
+        for name, members in told.groups:
+            listing[name] = listing.get(name, ()) + members
+        if told.is_last:
+            del self._listing[request_id]
+            self._asked.pop(request_id, None)
+            answer.give(listing)
+
+
+def _request_of(first_no: int) -> int:
+    return SENDING | (first_no & (SENDING - 1))
+
+
+def _words(farewell: frames.Farewell) -> str:
+    reason = farewell.why.name.lower().replace("_", " ")
+    return f"the daemon hung up: {farewell.text or reason}"

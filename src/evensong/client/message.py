@@ -1,0 +1,129 @@
+"""Messages as a program sees them, cut from the frames in which they came.
+
+A message is three references: its payload, what it has in common with all messages of its frame,
+and which of them it is. Everything else is worked out when it is asked for, so that a program that
+looks at payloads alone pays for payloads alone.
+"""
+
+from enum import Enum
+from itertools import count, repeat
+from typing import Final, NamedTuple, final
+
+from evensong.core.groups.events import Destination, MemberId, OrderId, SessionId
+from evensong.core.groups.frame import SAFE, decode_head, messages_of
+from evensong.core.ids import ProcessorId, RingId
+
+
+class Service(Enum):
+    """What is promised of a message when it is delivered.
+
+    The first four are one on a ring: a message is delivered in the one total order, when everything
+    before it has been. `SAFE` waits until every member of the configuration is known to hold it,
+    and so does everything ordered after it.
+    """
+
+    BASIC = "basic"
+    FIFO = "fifo"
+    CAUSAL = "causal"
+    AGREED = "agreed"
+    SAFE = "safe"
+
+
+class MessageId(NamedTuple):
+    """A message's identity: fixed when it is sent, the same for every receiver, never used twice.
+
+    >>> str(MessageId(daemon=3, incarnation=17, session=5, number=42))
+    '3.17.5.42'
+    """
+
+    daemon: ProcessorId
+    incarnation: int
+    session: SessionId
+    number: int
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+@final
+class Delivery:
+    """A frame as it was delivered: what its messages have in common."""
+
+    __slots__ = ("conf_id", "destination", "first_no", "frame", "is_safe", "order", "reduced")
+
+    def __init__(
+        self,
+        destination: Destination,
+        order: OrderId,
+        conf_id: RingId,
+        frame: bytes,
+        *,
+        reduced: bool,
+    ) -> None:
+        head = decode_head(frame)
+        self.destination: Final = destination
+        self.order: Final = order  # of the first message
+        self.conf_id: Final = conf_id  # the configuration of delivery
+        self.frame: Final = frame
+        self.reduced: Final = reduced
+        self.first_no: Final = head.first_no
+        self.is_safe: Final = bool(head.flags & SAFE)
+
+    def messages(self) -> "list[Message]":
+        """Cut the frame apart; a frame whose table is false raises `MalformedFrame`."""
+        return list(map(Message, messages_of(self.frame), repeat(self), count()))
+
+
+@final
+class Message:
+    """A message, at its place in the order."""
+
+    __slots__ = ("_delivery", "_index", "payload")
+
+    def __init__(self, payload: bytes, delivery: Delivery, index: int) -> None:
+        self.payload: Final = payload
+        self._delivery: Final = delivery
+        self._index: Final = index
+
+    @property
+    def sender(self) -> MemberId:
+        """Who sent it; as text, the private name at which the sender is reached."""
+        return self._delivery.destination.sender
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All groups and private names that it was sent to."""
+        return self._delivery.destination.groups
+
+    @property
+    def order(self) -> OrderId:
+        """Its place: the same for every receiver; it rises from message to message."""
+        ring_id, seq, sub = self._delivery.order
+        return OrderId(ring_id, seq, sub + self._index)
+
+    @property
+    def id(self) -> MessageId:
+        """Its identity, known to the sender by its receipt."""
+        sender = self.sender
+        number = self._delivery.first_no + self._index
+        return MessageId(sender.daemon, sender.incarnation, sender.session, number)
+
+    @property
+    def service(self) -> Service:
+        """`SAFE` or `AGREED`, whichever it was sent as; weaker ones are agreed on a ring."""
+        return Service.SAFE if self._delivery.is_safe else Service.AGREED
+
+    @property
+    def reduced(self) -> bool:
+        """Whether what is promised covers only the members of the last transitional view."""
+        return self._delivery.reduced
+
+    @property
+    def place(self) -> tuple[RingId, int, int]:
+        """Where it was delivered, in the way in which views name their places."""
+        _, seq, sub = self._delivery.order
+        return self._delivery.conf_id, seq, sub + self._index
+
+    def __repr__(self) -> str:
+        shown = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."
+        return f"<message {self.id} from {self.sender} to {' '.join(self.groups)}: {shown!r}>"

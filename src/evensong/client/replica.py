@@ -1,0 +1,108 @@
+"""State of a group, kept by the program: snapshots for who joins, a merge where sides meet.
+
+core/groups/transfer.py decides who takes a snapshot, where, and for whom; here its steps are done
+with the program's own `Replica`, in between the events that the program reads. A program that asks
+for the next events says that it has applied all before: only then is a snapshot taken, restored or
+merged.
+
+Notes, by which members tell each other their state, are messages of the group. They are addressed
+to the group and to `NOTES` besides, a name that nobody can join: so groups without state pay
+nothing, not a byte of a message, and one look at a destination, not at each message, tells notes
+from messages. All members of such a group have to join with state; whoever only sends need not be
+a member.
+"""
+
+from collections import deque
+from typing import Final, Literal, Protocol, TypeAlias, assert_never, final
+
+from evensong.client.message import Delivery, Message
+from evensong.core.groups.events import MemberId, View
+from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Step, Take, Transfer
+
+NOTES: Final = "\0notes"  # no program's group begins so; see `is_reserved`
+
+Policy: TypeAlias = Literal["merge", "primary-wins"]
+POLICIES: Final = ("merge", "primary-wins")
+
+
+class Replica(Protocol):
+    """What a program gives to `join(…, state=…)`."""
+
+    def snapshot(self) -> bytes:
+        """Return the state as it is after everything that was read."""
+        ...
+
+    def restore(self, snapshot: bytes, /) -> None:
+        """Replace the state by a snapshot."""
+        ...
+
+    def merge(self, snapshots: list[bytes], /) -> None:
+        """Replace the state by what those of several sides come to; all get the same list."""
+        ...
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name is the library's own."""
+    return name.startswith("\0")
+
+
+def notes_of(groups: tuple[str, ...]) -> str:
+    """Return the group that a destination's notes are about; empty if it is not one of notes."""
+    return groups[0] if len(groups) == 2 and groups[1] == NOTES else ""
+
+
+@final
+class Replication:
+    """One group's state at one member: a transfer, and the program's replica."""
+
+    __slots__ = ("_replica", "_steps", "transfer")
+
+    def __init__(self, me: MemberId, replica: Replica, policy: Policy, chunk_bytes: int) -> None:
+        self._replica: Final = replica
+        self._steps: Final[deque[Step]] = deque()
+        self.transfer: Final = Transfer(
+            me, primary_wins=policy == "primary-wins", chunk_bytes=chunk_bytes
+        )
+
+    def on_view(self, view: View) -> None:
+        """Take in a view of the group."""
+        self.transfer.on_view(view)
+        self._steps.extend(self.transfer.drain())
+
+    def on_messages(self, delivery: Delivery, messages: list[Message | View]) -> None:
+        """Take in messages of one frame; or notes."""
+        transfer = self.transfer
+        is_note = bool(notes_of(delivery.destination.groups))
+        for message in messages:
+            assert isinstance(message, Message)
+            if is_note:
+                transfer.on_note(message.sender, message.place, message.payload)
+            else:
+                transfer.on_message(message.place, message)
+        self._steps.extend(transfer.drain())
+
+    def go_on(self, events: list[Message | View]) -> bool:
+        """Do what is to be done and append what is to be shown; return whether all of it was.
+
+        If it was not, the program has to apply what is shown before the rest can be done.
+        """
+        steps = self._steps
+        while steps:
+            step = steps[0]
+            if isinstance(step, Apply):
+                assert isinstance(step.message, Message)
+                events.append(step.message)
+            elif isinstance(step, Show):
+                events.append(step.view)
+            elif events:
+                return False
+            elif isinstance(step, Take):
+                self.transfer.taken(step.place, self._replica.snapshot())
+            elif isinstance(step, Restore):
+                self._replica.restore(step.snapshot)
+            elif isinstance(step, Merge):
+                self._replica.merge(list(step.snapshots))
+            else:
+                assert_never(step)
+            steps.popleft()
+        return True

@@ -1,0 +1,272 @@
+"""One client's stream: whole frames come in, and what it is told waits in a bounded queue.
+
+Frames wait as they are, shared with other connections that are told the same, and are joined when
+they can be written. Whatever is begun is written to the end, so a frame that is urgent always finds
+a place between two others; urgent frames mind neither the queue nor the window.
+
+Level-triggered epoll calls again and again for what nobody takes, and for a client that has gone
+whatever one asks for. So a connection that neither wants to read nor can write is not watched.
+"""
+
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from evensong.core.groups.sessions import NO_SESSION
+from evensong.daemon.watch import OVER, READ, WRITE, Watch
+from evensong.errors import MalformedFrame
+from evensong.ipc import wire
+from evensong.ipc.frames import Frame, Why
+from evensong.ipc.splitter import Splitter
+
+if TYPE_CHECKING:
+    from evensong.core.groups.events import Destination, SessionId
+
+READ_BYTES: Final = 65_536  # of one connection in one turn
+PIECE: Final = 262_144  # bytes that are joined to be written, or one frame that is longer
+WRITE_BYTES: Final = 4 * PIECE  # to one connection in one turn, about
+NOT_WATCHED: Final = -1
+
+
+class Owner(Protocol):
+    """Who keeps the connections."""
+
+    def may_read(self, size: int) -> bool:
+        """Whether so many bytes more may be read in this turn."""
+        ...
+
+    def on_frames(self, connection: "Connection", frames: list[Frame]) -> None:
+        """Do what a client says."""
+        ...
+
+    def on_writable(self, connection: "Connection") -> None:
+        """See that more is written when the turn ends."""
+        ...
+
+    def on_malformed(self, connection: "Connection", reason: str) -> None:
+        """Hang up on a client that does not say frames."""
+        ...
+
+    def on_full(self, connection: "Connection") -> None:
+        """Hang up on a client for which too much waits."""
+        ...
+
+    def on_gone(self, connection: "Connection") -> None:
+        """Forget a client; its stream is closed."""
+        ...
+
+
+@final
+class Connection:
+    """One client."""
+
+    def __init__(
+        self,
+        stream: socket.socket,
+        watch: Watch,
+        owner: Owner,
+        peer: tuple[int, int],
+        queued_max: int,
+        window: int,
+        now: int,
+    ) -> None:
+        self.pid, self.uid = peer
+        self.session: SessionId = NO_SESSION
+        self.user = ""
+        self.hello_id = 0  # of the request that opened the session
+        self.splitter: Final = Splitter(wire.SMALL_MAX)
+        self.told: Final[dict[int, Destination]] = {}  # destinations, by number
+        self.wants_safe_lines = False
+        self.is_throttled = False
+        self.is_closing = False  # nothing more is read; gone when what waits is written
+        self.sent_while_throttled = 0  # bytes
+        self.queued = 0  # bytes that wait to be written
+        self.unconsumed = 0  # bytes that were written, and the client is not done with
+        self.progress_at = now  # when it last took something
+        self.began_at: Final = now
+        self.closing_at = 0
+        self.is_slow = False
+        self._is_gone = False
+        self._stream: Final = stream
+        self._watch: Final = watch
+        self._owner: Final = owner
+        self._queued_max: Final = queued_max
+        self._window: Final = window
+        self._frames: Final[deque[bytes]] = deque()
+        self._urgent: Final[list[bytes]] = []
+        self._begun = memoryview(b"")  # what is being written
+        self._is_reading = True
+        self._is_blocked = False  # the stream takes nothing more for now
+        self._watched = NOT_WATCHED
+        self._wait()
+
+    # -- what the client says ----------------------------------------------------------------
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self._is_blocked = False
+            self._owner.on_writable(self)
+        if events & (READ | OVER) and not self._is_gone:
+            if self._is_reading:
+                self._read()
+            elif events & OVER and self.is_closing:
+                self.close()
+            elif events & OVER:
+                self._unwatch()  # what it has said before is read when that is possible
+
+    def _read(self) -> None:
+        if not self._owner.may_read(READ_BYTES):
+            return
+        try:
+            chunk = self._stream.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.close()
+            return
+        try:
+            frames = self.splitter.feed(chunk)
+        except MalformedFrame as malformed:
+            self._owner.on_malformed(self, malformed.reason)
+            return
+        if frames:
+            self._owner.on_frames(self, frames)
+
+    def set_reading(self, is_reading: bool) -> None:
+        """Read on, or leave what the client says where it is."""
+        if self._is_reading != is_reading and not self.is_closing:
+            self._is_reading = is_reading
+            self._wait()
+
+    # -- what it is told ---------------------------------------------------------------------
+
+    def put(self, frame: bytes) -> None:
+        """Tell the client something, in order."""
+        if self.is_closing:
+            return
+        self._frames.append(frame)
+        self.queued += len(frame)
+        if 2 * self.queued > self._queued_max:
+            if self.queued > self._queued_max:
+                self._owner.on_full(self)
+            elif not self.is_slow:
+                self.is_slow = True
+                self.put_first(wire.encode_slow(self.queued, self._queued_max))
+
+    def put_first(self, frame: bytes) -> None:
+        """Tell the client something ahead of what waits."""
+        if not self.is_closing:
+            self._urgent.append(frame)
+            self.queued += len(frame)
+
+    def consumed(self, size: int) -> bool:
+        """Take in that the client is done with so many bytes; False if it never got them."""
+        if size > self.unconsumed:
+            return False
+        self.unconsumed -= size
+        return True
+
+    def flush(self, now: int) -> None:
+        """Write what can be written."""
+        left = WRITE_BYTES
+        while left > 0 and not self._is_blocked and not self._is_gone and self._begin():
+            try:
+                written = self._stream.send(self._begun)
+            except BlockingIOError:
+                self._is_blocked = True
+                break
+            except OSError:
+                self.close()
+                return
+            self._begun = self._begun[written:]
+            self.queued -= written
+            self.unconsumed += written
+            self.progress_at = now
+            left -= written
+        if self._is_gone:
+            return
+        if self.is_slow and 4 * self.queued < self._queued_max:
+            self.is_slow = False
+        if self.is_closing and not self.queued:
+            self.close()
+        else:
+            self._wait()
+
+    def _begin(self) -> bool:
+        """See that something is begun; False if there is nothing that may be."""
+        if self._begun:
+            return True
+        if self._urgent:
+            self._begun = memoryview(b"".join(self._urgent))
+            self._urgent.clear()
+            return True
+        frames = self._frames
+        if not frames or self.unconsumed >= self._window:
+            return False
+        size = 0
+        joined: list[bytes] = []
+        while frames and (not joined or size + len(frames[0]) <= PIECE):
+            size += len(frames[0])
+            joined.append(frames.popleft())
+        self._begun = memoryview(b"".join(joined) if len(joined) > 1 else joined[0])
+        return True
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def finish(self, why: Why, text: str, now: int, request_id: int = 0) -> None:
+        """Hang up: what is begun or urgent is written, then a farewell, and nothing else."""
+        if self.is_closing:
+            return
+        self._frames.clear()
+        self.queued = len(self._begun) + sum(map(len, self._urgent))
+        self.put_first(wire.encode_farewell(request_id, why, text))
+        self._is_reading = False
+        self.is_closing = True
+        self.closing_at = now
+
+    def say_goodbye(self, why: Why, text: str, now: int) -> None:
+        """Hang up now, behind all that waits, as far as the client takes it."""
+        if not self.is_closing:
+            self._frames.append(wire.encode_farewell(0, why, text))
+            self.queued += len(self._frames[-1])
+            self.unconsumed = 0
+            self._is_blocked = False
+            self.flush(now)
+        self.close()
+
+    def close(self) -> None:
+        """Hang up at once."""
+        if not self._is_gone:
+            self._is_gone = True
+            self.is_closing = True
+            self._unwatch()
+            self._stream.close()
+            self._owner.on_gone(self)
+
+    # -- being called ------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Be called when there is something to do."""
+        events = READ if self._is_reading else 0
+        if self.queued and self._can_begin():
+            events |= WRITE
+        if events == self._watched or (not events and self._watched == NOT_WATCHED):
+            return
+        if not events:
+            self._unwatch()
+        elif self._watched == NOT_WATCHED:
+            self._watch.add(self._stream.fileno(), self._on_ready, events)
+            self._watched = events
+        else:
+            self._watch.change(self._stream.fileno(), events)
+            self._watched = events
+
+    def _can_begin(self) -> bool:
+        return bool(self._begun or self._urgent) or self.unconsumed < self._window
+
+    def _unwatch(self) -> None:
+        if self._watched != NOT_WATCHED:
+            self._watched = NOT_WATCHED
+            self._watch.remove(self._stream.fileno())

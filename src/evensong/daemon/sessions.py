@@ -1,0 +1,502 @@
+"""Client connections: who may come in, what they ask for, what they are told, and who must go.
+
+All of a turn's requests are handed to the node together when the turn ends, and all that a client
+is told in a turn is written to it in one go, behind whatever the ring has to send. A client that
+takes too little is told so, and dropped before it costs the others anything; one that sends too
+much is not read. A frame is laid out once for all clients: destinations have one number for all of
+them, and each is told what a number means before the first frame that needs it.
+"""
+
+import grp
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from evensong.core.groups.events import (
+    Closed,
+    Delivered,
+    Destination,
+    Error,
+    Left,
+    Receipt,
+    Reconfigured,
+    SafeUpTo,
+    SessionEvent,
+    SessionId,
+    Throttle,
+    ViewChange,
+    Welcome,
+)
+from evensong.core.groups.sessions import NO_SESSION
+from evensong.core.ids import NO_RING
+from evensong.daemon.connection import Connection
+from evensong.daemon.control import EXHAUSTED, NOTHING, Answer
+from evensong.daemon.driver import Driver, clock
+from evensong.daemon.local_socket import KEEP, listen
+from evensong.daemon.watch import READ
+from evensong.errors import CannotStart, MalformedFrame
+from evensong.ipc import wire
+from evensong.ipc.frames import (
+    CLIENT_SOCKET,
+    SEND,
+    VERSION,
+    Bye,
+    Consumed,
+    Frame,
+    Hello,
+    Join,
+    Leave,
+    ListGroups,
+    Ping,
+    Request,
+    SafeLines,
+    Send,
+    SetGroups,
+    Why,
+)
+
+CONNECTIONS_MAX: Final = 256
+WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
+TURN_BYTES: Final = 262_144  # read from all clients in one turn
+THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
+STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
+LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
+SILENT_US: Final = 10_000_000  # how long a connection may stay that does not say who it is
+NUMBERS: Final = 4_096  # destinations that have a number at one time
+LINES_MAX: Final = 10  # of the log, between two times that connections are tended
+PEER: Final = struct.Struct("iII")  # pid, uid, gid
+SO_PEERGROUPS: Final = 59  # Linux; the module does not name it
+GROUPS_BYTES: Final = 4 * 65_536
+
+
+class Access(NamedTuple):
+    """Who may be a client."""
+
+    mode: int  # of the socket
+    group: str  # whose members may; empty: only this user and root
+
+
+@final
+class Sessions:
+    """The clients of one daemon."""
+
+    def __init__(
+        self,
+        state: Path,
+        access: Access,
+        driver: Driver,
+        message_max: int,
+        queued_max: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.queued_max: Final = queued_max
+        self._window: Final = min(WINDOW, queued_max)
+        self.drops: Final[dict[str, int]] = {}  # clients that were hung up on, by reason
+        self.refused_requests = 0
+        self._gid: Final = _gid(access.group)
+        self._path: Final = state / CLIENT_SOCKET
+        self._driver: Final = driver
+        self._node: Final = driver.core
+        self._groups: Final = driver.core.groups
+        self._request_max: Final = wire.request_max(message_max)
+        self._say: Final = say
+        self._lines_left = LINES_MAX
+        self._connections: Final[dict[Connection, None]] = {}
+        self._by_session: Final[dict[SessionId, Connection]] = {}
+        self._asking: Final[deque[Connection]] = deque()  # whose sessions were refused
+        self._to_flush: Final[dict[Connection, None]] = {}
+        self._numbers: Final[dict[Destination, int]] = {}
+        self._numbered: Final[list[Destination | None]] = [None] * NUMBERS
+        self._next_number = 0
+        self._bytes_left = TURN_BYTES
+        self._has_asked = False  # the node was asked for something in this turn
+        self._is_paused = False  # no descriptor is left for another connection
+        self._line: SafeUpTo | None = None  # the latest
+        self._listening: Final = listen(
+            state, CLIENT_SOCKET, access.mode, CONNECTIONS_MAX, self._gid
+        )
+        driver.watch.add(self._listening.fileno(), self._on_connection)
+        driver.tell = self.tell
+        driver.turn_ends.append(self.end_turn)
+        driver.chores.append(self.tend)
+
+    # -- coming in ---------------------------------------------------------------------------
+
+    def _on_connection(self, _events: int) -> None:
+        try:
+            stream, _ = self._listening.accept()
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._is_paused = True
+                self._driver.watch.change(self._listening.fileno(), NOTHING)
+            return  # else it went away again
+        stream.setblocking(False)
+        pid, uid, gid = PEER.unpack(
+            stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+        )
+        if not self._is_allowed(stream, uid, gid):
+            self._turn_away(stream, Why.NOT_ALLOWED, "another user's process")
+            self._drop(f"process {pid} of user {uid}", "another user's process")
+        elif len(self._connections) >= CONNECTIONS_MAX:
+            self._turn_away(stream, Why.TOO_MANY, f"{CONNECTIONS_MAX} clients are here")
+            self._drop(f"process {pid} of user {uid}", "too many connections")
+        else:
+            watch, now = self._driver.watch, clock()
+            made = Connection(stream, watch, self, (pid, uid), self.queued_max, self._window, now)
+            self._connections[made] = None
+
+    def _is_allowed(self, stream: socket.socket, uid: int, gid: int) -> bool:
+        if uid in (0, os.geteuid()):
+            return True
+        if self._gid == KEEP:
+            return False
+        try:
+            packed = stream.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
+        except OSError:
+            packed = b""  # an older kernel does not tell
+        return self._gid in (gid, *struct.unpack(f"{len(packed) // 4}I", packed))
+
+    def _turn_away(self, stream: socket.socket, why: Why, text: str) -> None:
+        with stream:
+            try:
+                stream.send(wire.encode_farewell(0, why, text))
+            except OSError:
+                return  # it did not wait for the answer
+
+    # -- what clients say --------------------------------------------------------------------
+
+    def may_read(self, size: int) -> bool:
+        """Whether so many bytes more may be read in this turn."""
+        if self._bytes_left <= 0:
+            return False
+        self._bytes_left -= size
+        return True
+
+    def on_writable(self, connection: Connection) -> None:
+        """See that more is written when the turn ends."""
+        self._to_flush[connection] = None
+
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+        """Do what a client says."""
+        self._has_asked = True
+        send = self._groups.send
+        for frame in frames:
+            opcode, request_id, body = frame
+            if opcode == SEND and connection.session and not connection.is_closing:
+                send(connection.session, body, request_id)
+                if connection.is_throttled:
+                    connection.sent_while_throttled += len(body)
+                continue
+            if connection.is_closing:
+                return
+            try:
+                self._do(connection, wire.decode_request(frame), request_id)
+            except MalformedFrame as malformed:
+                self.on_malformed(connection, malformed.reason)
+        if connection.sent_while_throttled > THROTTLED_BYTES:
+            connection.set_reading(False)
+
+    def _do(self, connection: Connection, request: Request, request_id: int) -> None:
+        if isinstance(request, Ping):
+            self._put(connection, wire.encode_pong(request_id))
+        elif isinstance(request, Bye):
+            self._hang_up(connection, Why.ASKED, "", request_id)
+        elif isinstance(request, Hello):
+            self._greet(connection, request, request_id)
+        elif not connection.session:
+            raise MalformedFrame("stream: before HELLO")
+        elif isinstance(request, Consumed):
+            if not connection.consumed(request.size):
+                raise MalformedFrame("stream: consumed more than there was")
+            connection.progress_at = clock()
+            self._to_flush[connection] = None
+        else:
+            self._ask(connection, request, request_id)
+
+    def _ask(
+        self,
+        connection: Connection,
+        request: Join | Leave | SetGroups | Send | ListGroups | SafeLines,
+        request_id: int,
+    ) -> None:
+        session, groups = connection.session, self._groups
+        if isinstance(request, Join):
+            groups.join(session, request.group, request_id)
+        elif isinstance(request, Leave):
+            groups.leave(session, request.group, request_id)
+        elif isinstance(request, SetGroups):
+            groups.define_set(session, request.set_no, request.groups, request_id)
+        elif isinstance(request, Send):
+            groups.send(session, request.frame, request_id)
+        elif isinstance(request, SafeLines):
+            connection.wants_safe_lines = request.wanted
+            if request.wanted and self._line is not None:  # an idle ring would tell no other
+                self._put(connection, wire.encode_safe_line(self._line.ring_id, self._line.seq))
+        else:
+            known = groups.directory.groups
+            listed = [(name, known[name].members()) for name in sorted(known)]
+            for frame in wire.encode_groups_are(request_id, listed):
+                self._put(connection, frame)
+
+    def _greet(self, connection: Connection, hello: Hello, request_id: int) -> None:
+        if connection.session:
+            raise MalformedFrame("stream: a second HELLO")
+        if hello.version != VERSION:
+            self._hang_up(connection, Why.VERSION, f"this daemon speaks {VERSION}", request_id)
+            return
+        session = self._groups.open_session(hello.user, request_id)
+        if session == NO_SESSION:
+            self._asking.append(connection)
+            return
+        connection.session = session
+        connection.user = hello.user
+        connection.hello_id = request_id
+        connection.splitter.body_max = self._request_max
+        self._by_session[session] = connection
+
+    # -- what clients are told ---------------------------------------------------------------
+
+    def tell(self, events: list[SessionEvent]) -> None:
+        """Hand session events on, in order."""
+        find = self._by_session.get
+        for event in events:
+            if isinstance(event, Delivered):
+                self._deliver(event)
+            elif isinstance(event, Receipt):
+                frame = wire.encode_receipt(event.first_no, event.count, event.order)
+                self._put_to(find(event.session), frame)
+            elif isinstance(event, SafeUpTo):
+                self._line = event
+                self._tell_safe_line(event)
+            elif isinstance(event, ViewChange):
+                frame = wire.encode_view(event.view)
+                for session in event.sessions:
+                    self._put_to(find(session), frame)
+            elif isinstance(event, Reconfigured):
+                frame = _config(event)
+                for connection in list(self._by_session.values()):
+                    self._put(connection, frame)
+            elif isinstance(event, Left):
+                frame = wire.encode_left(event.request_id, event.group, event.order)
+                self._put_to(find(event.session), frame)
+            elif isinstance(event, Throttle):
+                self._throttle(find(event.session), event.is_on)
+            elif isinstance(event, Welcome):
+                self._welcome(find(event.session), event)
+            elif isinstance(event, Error):
+                self._tell_error(event)
+            else:
+                _nothing_to_tell(event)
+
+    def _deliver(self, event: Delivered) -> None:
+        destination = event.destination
+        number = self._numbers.get(destination)
+        if number is None:
+            number = self._give_number(destination)
+        frame = wire.encode_deliver(number, event.order, event.conf_id, event.reduced, event.frame)
+        for session in event.sessions:
+            connection = self._by_session.get(session)
+            if connection is None:
+                continue
+            if connection.told.get(number) is not destination:
+                connection.told[number] = destination
+                self._put(connection, wire.encode_destination(number, destination))
+            self._put(connection, frame)
+
+    def _give_number(self, destination: Destination) -> int:
+        """Number a destination; the one that had the number longest loses it."""
+        number = self._next_number
+        self._next_number = (number + 1) % NUMBERS
+        before = self._numbered[number]
+        if before is not None:
+            del self._numbers[before]
+        self._numbered[number] = destination
+        self._numbers[destination] = number
+        return number
+
+    def _tell_safe_line(self, event: SafeUpTo) -> None:
+        frame = wire.encode_safe_line(event.ring_id, event.seq)
+        for connection in list(self._by_session.values()):
+            if connection.wants_safe_lines:
+                self._put(connection, frame)
+
+    def _tell_error(self, event: Error) -> None:
+        self.refused_requests += 1
+        connection = self._by_session.get(event.session)
+        if event.session == NO_SESSION:
+            connection = self._asking.popleft()
+        self._put_to(connection, wire.encode_error(event.request_id, event.code))
+
+    def _welcome(self, connection: Connection | None, event: Welcome) -> None:
+        if connection is None:
+            return
+        frame = wire.encode_welcome(
+            connection.hello_id, event.member, event.frame_max, event.message_max, self._window
+        )
+        self._put(connection, frame)
+        groups = self._groups
+        if groups.configuration.conf_id != NO_RING:
+            now = Reconfigured(
+                groups.configuration.conf_id,
+                groups.configuration.members,
+                primary=groups.primary,
+                transitional=groups.configuration.transitional,
+            )
+            self._put(connection, _config(now))
+
+    def _throttle(self, connection: Connection | None, is_on: bool) -> None:
+        if connection is None:
+            return
+        connection.is_throttled = is_on
+        connection.sent_while_throttled = 0
+        connection.put_first(wire.encode_throttle(is_on))
+        self._to_flush[connection] = None
+        if not is_on:
+            connection.set_reading(True)
+
+    def _put_to(self, connection: Connection | None, frame: bytes) -> None:
+        if connection is not None:
+            self._put(connection, frame)
+
+    def _put(self, connection: Connection, frame: bytes) -> None:
+        connection.put(frame)
+        self._to_flush[connection] = None
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def end_turn(self, now: int) -> None:
+        """Hand the turn's requests to the node, and write what clients are told."""
+        self._bytes_left = TURN_BYTES
+        while self._has_asked or self._to_flush:
+            if self._has_asked:
+                self._hand_over(now)
+            else:
+                connection, _ = self._to_flush.popitem()
+                connection.flush(now)  # it may be found to be gone
+
+    def _hand_over(self, now: int) -> None:
+        self._has_asked = False
+        if self._groups.queue.queued_bytes and not self._driver.how:
+            self._node.submit(now)
+        self._driver.perform()
+
+    def tend(self, now: int) -> None:
+        """Look after those who do not move. A chore."""
+        self._lines_left = LINES_MAX
+        if self._is_paused:
+            self._is_paused = False
+            self._driver.watch.change(self._listening.fileno(), READ)
+        for connection in list(self._connections):
+            if connection.is_closing:
+                if now - connection.closing_at >= LINGER_US:
+                    connection.close()
+            elif 2 * connection.queued > self.queued_max:
+                if now - connection.progress_at >= STUCK_US:
+                    self._hang_up(connection, Why.SLOW, "takes nothing", reason="slow consumer")
+            elif not connection.session and now - connection.began_at >= SILENT_US:
+                self._hang_up(connection, Why.MALFORMED, "no HELLO", reason="no HELLO")
+
+    # -- going -------------------------------------------------------------------------------
+
+    def on_malformed(self, connection: Connection, reason: str) -> None:
+        """Hang up on a client that does not say frames."""
+        self._hang_up(connection, Why.MALFORMED, reason, reason=f"malformed: {reason}")
+
+    def on_full(self, connection: Connection) -> None:
+        """Hang up on a client for which too much waits."""
+        text = f"{self.queued_max} bytes waited"
+        self._hang_up(connection, Why.SLOW, text, reason="slow consumer")
+
+    def on_gone(self, connection: Connection) -> None:
+        """Forget a client; its stream is closed."""
+        self._end_session(connection)
+        self._connections.pop(connection, None)
+        self._to_flush.pop(connection, None)
+
+    def _hang_up(
+        self, connection: Connection, why: Why, text: str, request_id: int = 0, reason: str = ""
+    ) -> None:
+        """Let a client go; its session ends now, with a reason if it was not asked for."""
+        if connection.is_closing:
+            return
+        if reason:
+            self._drop(f"{connection.user or 'a client'} (process {connection.pid})", reason)
+        connection.finish(why, text, clock(), request_id)
+        self._end_session(connection)
+        self._to_flush[connection] = None
+
+    def _end_session(self, connection: Connection) -> None:
+        session, connection.session = connection.session, NO_SESSION
+        if session != NO_SESSION:
+            del self._by_session[session]
+            self._groups.close_session(session)
+            self._has_asked = True
+
+    def _drop(self, who: str, reason: str) -> None:
+        self.drops[reason] = self.drops.get(reason, 0) + 1
+        if self._lines_left:
+            self._lines_left -= 1
+            self._say(f"hangs up on {who}: {reason}")
+
+    def close(self) -> None:
+        """Say goodbye to all, and take the socket's name away."""
+        now = clock()
+        for connection in list(self._connections):
+            connection.say_goodbye(Why.STOPPING, "the daemon stops", now)
+        self._driver.watch.remove(self._listening.fileno())
+        self._listening.close()
+        self._path.unlink(missing_ok=True)
+
+    # -- what is told of them ----------------------------------------------------------------
+
+    def status(self) -> Answer:
+        """Return who is here, what waits for whom, and who was hung up on."""
+        here = sorted(self._by_session.items())
+        return {
+            "connections": len(self._connections),
+            "queued": sum(one.queued for one in self._connections),
+            "queued_max": self.queued_max,
+            "to_send": self._groups.queue.queued_bytes,
+            "groups": len(self._groups.directory.groups),
+            "held_back": self._groups.held_packets(),
+            "refused_requests": self.refused_requests,
+            "dropped": dict(sorted(self.drops.items())),
+            "malformed_packets": dict(sorted(self._groups.drops.items())),
+            "sessions": [
+                {
+                    "session": session,
+                    "user": one.user,
+                    "pid": one.pid,
+                    "uid": one.uid,
+                    "queued": one.queued,
+                    "unconsumed": one.unconsumed,
+                    "to_send": self._groups.queue.queued(session),
+                    "throttled": one.is_throttled,
+                    "slow": one.is_slow,
+                }
+                for session, one in here
+            ],
+        }
+
+
+def _nothing_to_tell(_event: Closed) -> None:
+    """The session's client has gone already."""
+
+
+def _config(event: Reconfigured) -> bytes:
+    return wire.encode_config(
+        event.conf_id, event.members, primary=event.primary, transitional=event.transitional
+    )
+
+
+def _gid(group: str) -> int:
+    if not group:
+        return KEEP
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise CannotStart(f"client_group: there is no group {group}") from None

@@ -1,0 +1,119 @@
+"""The commands of programs, against a daemon in memory."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evensong.cli.main import main
+from evensong.sync import connect
+from tests.client.server import Server, serving
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as running:
+        yield running
+
+
+def receiving(server: Server, *arguments: str) -> subprocess.Popen[str]:
+    """Start `evensong recv`, and wait until it is a member."""
+    command = [sys.executable, "-m", "evensong.cli.main", "recv", server.address, "g", *arguments]
+    receiver = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert receiver.stdout is not None
+    first = receiver.stdout.readline()
+    assert "view" in first, receiver.stderr and receiver.stderr.read()
+    return receiver
+
+
+def test_send_says_where_messages_came_to_be(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["send", server.address, "g,h", "one", "two", "--json", "--name", "ann"]) == 0
+    one, two = map(json.loads, capsys.readouterr().out.splitlines())
+    assert one["order"]["seq"] < two["order"]["seq"]
+    assert one["id"] < two["id"]
+
+
+def test_send_reads_lines(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    assert main(["send", server.address, "g", "--safe"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_groups_are_listed(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["groups", str(server.path.parent)]) == 0
+    assert "no groups" in capsys.readouterr().out
+    with connect(server.address, name="ann") as es, es.join("orders"):
+        assert main(["groups", str(server.path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"orders": [str(es.member)]}
+        assert main(["groups", server.address]) == 0
+        assert str(es.member) in capsys.readouterr().out
+
+
+def test_recv_follows_a_group_until_it_is_interrupted(server: Server) -> None:
+    receiver = receiving(server, "--json")
+    assert receiver.stdout is not None
+    with connect(server.address, name="ann") as es:
+        es.send("g", "Grüße".encode())
+        es.send("g", b"\xff")
+        text, binary = (json.loads(receiver.stdout.readline()) for _ in range(2))
+        assert (text["payload"], text["sender"]) == ("Grüße", str(es.member))
+        assert binary["payload_base64"] == "/w=="
+        receiver.send_signal(signal.SIGINT)
+        out, err = receiver.communicate(timeout=30)
+        assert (receiver.returncode, out, err) == (0, "", "")
+        assert es.groups() == {}
+
+
+def test_recv_stops_after_as_many_as_it_was_asked_for(server: Server) -> None:
+    receiver = receiving(server, "--count", "2")
+    with connect(server.address, name="ann") as es:
+        es.send_many("g", [b"one", b"two", b"three"]).ordered()
+    out, _ = receiver.communicate(timeout=30)
+    assert receiver.returncode == 0
+    assert [line.rpartition(": ")[2] for line in out.splitlines()] == ["one", "two"]
+
+
+def test_a_daemon_that_dies_ends_recv_with_3(server: Server) -> None:
+    receiver = receiving(server)
+    server.kill()
+    _, err = receiver.communicate(timeout=30)
+    assert receiver.returncode == 3
+    assert "evensong: " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["groups", "ADDRESS.not"], 3),
+        (["groups", "http://there"], 2),
+        (["groups", "no-such-file"], 2),
+        (["send", "ADDRESS", "#g", "x"], 2),
+        (["send", "ADDRESS", "g", "x", "--name", "a#b"], 2),
+        (["recv", "ADDRESS", "#g"], 2),
+    ],
+)
+def test_exit_codes_say_what_went_wrong(
+    server: Server, arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [one.replace("ADDRESS", server.address) for one in arguments]
+    assert main(command) == code
+    assert capsys.readouterr().err.startswith("evensong: ")
+
+
+@pytest.mark.parametrize("command", ["groups", "send", "recv"])
+def test_help_ends_in_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert f"example:\n  evensong {command} " in capsys.readouterr().out

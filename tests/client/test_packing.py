@@ -1,0 +1,42 @@
+"""Messages into frames and out again."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis.strategies import binary, integers, lists
+
+from evensong.client.message import Delivery
+from evensong.client.packing import pack
+from evensong.core.groups.events import Destination, MemberId, OrderId
+from evensong.core.groups.frame import TABLED_MAX, encode_whole, whole_size
+from evensong.core.ids import RingId
+
+
+@given(lists(binary(max_size=400), max_size=60), integers(100, 700))
+def test_frames_hold_all_messages_in_order_and_none_is_too_long(
+    payloads: list[bytes], frame_max: int
+) -> None:
+    frames = list(pack(payloads, frame_max))
+    assert [one for frame in frames for one in frame] == payloads
+    assert all(len(frame) == 1 or whole_size(frame) <= frame_max for frame in frames)
+    for frame, following in pairwise(frames):
+        assert whole_size([*frame, following[0]]) > frame_max or 1 in map(len, (frame, following))
+
+
+def test_a_message_too_long_for_a_table_goes_alone() -> None:
+    long = bytes(TABLED_MAX + 1)
+    assert [len(one) for one in pack([b"a", long, b"b", b"c"], 10**6)] == [1, 1, 2]
+    assert [len(one) for one in pack([long, long], 10**6)] == [1, 1]
+
+
+def test_a_message_knows_its_place_in_its_frame() -> None:
+    sender = MemberId(3, 17, 5, "ann")
+    frame = encode_whole(5, 40, 0, 1, [b"a", b"b", b"c"])
+    order = OrderId(RingId(8, 1), 12, 6)
+    delivery = Delivery(Destination(sender, ("g",)), order, RingId(10, 2), frame, reduced=True)
+    last = delivery.messages()[2]
+    assert last.order == OrderId(RingId(8, 1), 12, 8)
+    assert tuple(last.id) == (3, 17, 5, 42)
+    assert last.place == (RingId(10, 2), 12, 8)
+    assert last.reduced
+    assert "#ann#3#17.5" in repr(last)

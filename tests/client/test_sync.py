@@ -1,0 +1,125 @@
+"""Programs without asyncio, on a real socket."""
+
+import doctest
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import evensong
+import evensong.sync
+from evensong import (
+    BadName,
+    ConnectionClosed,
+    ConnectionLost,
+    Message,
+    OutcomeUnknown,
+    Refused,
+    Service,
+    Unreachable,
+    View,
+)
+from tests.client.server import Server, serving
+
+PATIENCE_S = 30.0  # how long something may take on a busy machine before the test fails
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as running:
+        yield running
+
+
+def test_the_example_runs(server: Server) -> None:
+    names = {"evensong": evensong, "address": server.address, "Message": Message}
+    result = doctest.testmod(evensong.sync, extraglobs=names)
+    assert result.attempted
+    assert not result.failed
+
+
+def test_two_programs_share_a_group(server: Server) -> None:
+    with (
+        evensong.sync.connect(server.address, name="ann") as ann,
+        evensong.sync.connect(server.address, name="bob") as bob,
+        ann.join("orders") as orders,
+        bob.join("orders") as same,
+    ):
+        receipt = orders.send(b"buy 5", service=Service.SAFE)
+        assert isinstance(same.next_event(PATIENCE_S), View)
+        message = same.next_event(PATIENCE_S)
+        assert isinstance(message, Message)
+        assert (message.payload, message.id) == (b"buy 5", receipt.id)
+        assert receipt.ordered(PATIENCE_S) == message.order
+        assert receipt.safe(PATIENCE_S).members == (1,)
+        assert bob.groups() == {"orders": (ann.member, bob.member)}
+        with pytest.raises(TimeoutError):
+            same.next_event(0)
+
+
+def test_many_messages_come_in_batches_and_the_socket_can_be_polled(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es, es.join("g") as group:
+        receipt = es.send_many("g", [b"%d" % number for number in range(50_000)])
+        assert select.select([es], [], [], PATIENCE_S)[0]
+        got: list[Message] = []
+        for batch in group.batches():
+            got += [event for event in batch if isinstance(event, Message)]
+            if len(got) == 50_000:
+                break
+        assert [int(message.payload) for message in got] == list(range(50_000))
+        assert receipt.ordered(PATIENCE_S) == got[-1].order
+        group.leave()
+        assert list(group) == []
+        with pytest.raises(ConnectionClosed):
+            group.next_event(PATIENCE_S)
+
+
+def test_the_connection_tells_of_all_groups_and_of_itself(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es:
+        es.join("g")
+        es.join("h")
+        es.send(["g", "h", str(es.member)], b"all")
+        events = [es.next_event(PATIENCE_S) for _ in range(3)]
+        assert [type(event) for event in events] == [View, View, Message]
+
+
+def test_a_daemon_that_dies_leaves_nothing_hanging(server: Server) -> None:
+    es = evensong.sync.connect(server.address)
+    group = es.join("g")
+    done = es.send("g", b"done")
+    done.ordered(PATIENCE_S)
+    server.freeze()
+    receipts = [es.send("g", b"x") for _ in range(50)]
+    with pytest.raises(TimeoutError):
+        receipts[0].ordered(0)
+    server.kill()
+    for receipt in receipts:
+        with pytest.raises(OutcomeUnknown):
+            receipt.ordered(PATIENCE_S)
+    with pytest.raises(OutcomeUnknown):
+        done.safe(PATIENCE_S)
+    assert done.ordered()
+    with pytest.raises(ConnectionLost):
+        list(group)
+    with pytest.raises(ConnectionLost):
+        es.send("g", b"late")
+    es.close()
+    with pytest.raises(Unreachable):
+        evensong.sync.connect(server.address)
+
+
+def test_bad_requests_are_refused(server: Server) -> None:
+    with pytest.raises(BadName):
+        evensong.sync.connect(server.address, name="a#b")
+    with evensong.sync.connect(server.address) as es:
+        with pytest.raises(BadName):
+            es.send("", b"")
+        with pytest.raises(Refused):
+            es.send_many("g", [])
+        with pytest.raises(Refused):
+            es.join("g", policy="mine")  # type: ignore[arg-type]
+    es.close()
+    with pytest.raises(ConnectionClosed):
+        es.send("g", b"")
+    with pytest.raises(Unreachable):
+        evensong.sync.connect(server.path.parent / "nobody.sock")
