@@ -2,9 +2,18 @@
 
 import pytest
 
-from evensong.core.effects import Service
+from evensong import Service
 from evensong.core.groups.events import Cause, View
-from evensong.errors import BadRequest, Unreachable
+from evensong.errors import (
+    AlreadyMember,
+    BadName,
+    BadRequest,
+    ConnectionClosed,
+    ConnectionLost,
+    NotMember,
+    TooLarge,
+    Unreachable,
+)
 from evensong.testing import Client, Message, cluster
 from evensong.testing.client import Event
 
@@ -91,7 +100,7 @@ def test_a_crash_loses_the_clients_of_a_daemon_and_a_restart_does_not_bring_them
     es.settle()
     es.crash(2)
     assert not bob.is_connected
-    with pytest.raises(Unreachable, match="not connected"):
+    with pytest.raises(ConnectionLost, match="is gone"):
         bob.send("g", b"x")
     with pytest.raises(Unreachable, match="daemon 2 does not run"):
         es.client(2)
@@ -159,13 +168,13 @@ def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     es = cluster(2)
     ann = es.client(1, "ann")
-    with pytest.raises(BadRequest, match="no name of a group"):
+    with pytest.raises(BadName, match="no name of a group"):
         ann.join("#g")
-    with pytest.raises(BadRequest, match="no member"):
+    with pytest.raises(NotMember, match="no member"):
         ann.leave("g")
-    with pytest.raises(BadRequest, match="expected 1 to 64"):
+    with pytest.raises(BadName, match="expected 1 to 64"):
         ann.send([], b"x")
-    with pytest.raises(BadRequest, match="at most"):
+    with pytest.raises(TooLarge, match="at most"):
         ann.send("g", bytes(2**24))
     with pytest.raises(BadRequest, match="none of the daemons"):
         es.crash(3)
@@ -181,8 +190,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         cluster(2, loss=1.0)
     ann.join("g")
     es.settle()
-    with pytest.raises(BadRequest, match="already"):
+    with pytest.raises(AlreadyMember, match="already"):
         ann.join("g")
+    ann.close()
+    with pytest.raises(ConnectionClosed, match="goodbye"):
+        ann.send("g", b"x")
 
 
 class Log:

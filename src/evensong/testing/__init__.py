@@ -7,19 +7,28 @@ evensong is installed, so the names here are loaded when they are first used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evensong.testing.client import Client, Message, Replica
+    from evensong.client.message import Message
+    from evensong.client.replica import Replica
+    from evensong.testing.client import Client
     from evensong.testing.simulated import Cluster, cluster
 
 __all__ = ["Client", "Cluster", "Message", "Replica", "cluster"]
+
+_HOMES = {
+    "Client": "evensong.testing.client",
+    "Cluster": "evensong.testing.simulated",
+    "Message": "evensong.client.message",
+    "Replica": "evensong.client.replica",
+    "cluster": "evensong.testing.simulated",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load a name from where it is defined."""
     from importlib import import_module
 
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "simulated" if name in ("Cluster", "cluster") else "client"
-    found: object = getattr(import_module(f"{__name__}.{home}"), name)
+    found: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found

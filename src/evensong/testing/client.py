@@ -6,57 +6,33 @@ before, and a snapshot is taken, restored or merged in between.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, Literal, Protocol, TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, final
 
-from evensong.core.effects import Service
+from evensong.client.message import Delivery, Message, MessageId, Service
+from evensong.client.replica import Policy, Replica
 from evensong.core.groups.control import is_address
-from evensong.core.groups.events import MemberId, OrderId, View, is_group_name
-from evensong.core.groups.frame import SAFE, SELF_DISCARD
+from evensong.core.groups.events import Destination, MemberId, View, is_group_name
+from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
 from evensong.core.groups.limits import GROUPS_MAX
 from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Take, Transfer
-from evensong.errors import BadRequest, Unreachable
+from evensong.errors import (
+    AlreadyMember,
+    BadName,
+    BadRequest,
+    ConnectionClosed,
+    ConnectionLost,
+    NotMember,
+    TooLarge,
+    Unreachable,
+)
 from evensong.sim.groups.crowd import Crowd
-from evensong.sim.groups.facts import MessageId, Place
+from evensong.sim.groups.facts import Place
 from evensong.sim.groups.process import MESSAGE, Process, Saying
 from evensong.sim.groups.replica import Heard, Shown, Task
 from evensong.sim.machine import Processor
 
-Policy: TypeAlias = Literal["merge", "primary-wins"]
-CHUNK_BYTES: Final = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message, at its place in the order."""
-
-    payload: bytes
-    sender: MemberId
-    groups: tuple[str, ...]  # all groups and private names that it was sent to
-    order: OrderId  # the same for every receiver
-    id: MessageId
-    service: Service
-    reduced: bool  # what is promised covers the last transitional view only
-
-
 Event: TypeAlias = Message | View
-
-
-class Replica(Protocol):
-    """What a program gives to `join(…, state=…)`."""
-
-    def snapshot(self) -> bytes:
-        """Return the state as it is after everything that was read."""
-        ...
-
-    def restore(self, snapshot: bytes, /) -> None:
-        """Replace the state by a snapshot."""
-        ...
-
-    def merge(self, snapshots: list[bytes], /) -> None:
-        """Replace the state by what those of several sides come to; all get the same list."""
-        ...
+CHUNK_BYTES: Final = 16_384
 
 
 @final
@@ -141,9 +117,9 @@ class Client:
         """Ask to be a member; the first event of the group is the view that shows it."""
         self._check_open()
         if not is_group_name(group):
-            raise BadRequest(f"{group!r} is no name of a group: 1 to 64 bytes, not beginning by #")
+            raise BadName(f"{group!r} is no name of a group: 1 to 64 bytes, not beginning by #")
         if group in self._process.views:
-            raise BadRequest(f"{self.member} is a member of {group} already")
+            raise AlreadyMember(f"{self.member} is a member of {group} already")
         if state is not None:
             self._states[group] = (state, policy)
         else:
@@ -155,7 +131,7 @@ class Client:
         """Ask to be no member any more."""
         self._check_open()
         if group not in self._process.views:
-            raise BadRequest(f"{self.member} is no member of {group}")
+            raise NotMember(f"{self.member} is no member of {group}")
         self._process.leave(group, self._now())
         self._crowd.tell(self._process)
 
@@ -164,24 +140,24 @@ class Client:
         to: str | MemberId | Sequence[str | MemberId],
         payload: bytes,
         *,
-        service: Enum = Service.AGREED,
+        service: Service = Service.AGREED,
         echo: bool = True,
     ) -> MessageId:
         """Send a message to groups and processes, members or not; with `echo` it comes back, too.
 
-        `service` is agreed unless its name is SAFE. Returns what receivers see as `Message.id`.
+        Returns what receivers see as `Message.id`.
         """
         self._check_open()
         several = [to] if isinstance(to, str | MemberId) else list(to)
         names = tuple(map(str, several))
         if not 0 < len(names) <= GROUPS_MAX or not all(is_address(name) for name in names):
-            raise BadRequest(f"{names}: expected 1 to {GROUPS_MAX} groups or private names")
+            raise BadName(f"{names}: expected 1 to {GROUPS_MAX} groups or private names")
         size_max = self._crowd.limits.message_max - len(MESSAGE)
         if len(payload) > size_max:
-            raise BadRequest(f"a message of {len(payload)} bytes; at most {size_max}")
-        flags = (SAFE if service.name == "SAFE" else 0) | (0 if echo else SELF_DISCARD)
+            raise TooLarge(len(payload), size_max)
+        flags = (SAFE if service is Service.SAFE else 0) | (0 if echo else SELF_DISCARD)
         self._crowd.say(self._process, Saying(names, (MESSAGE + payload,), flags))
-        return (*self.member[:3], self._process.sent)
+        return MessageId(*self.member[:3], self._process.sent)
 
     def close(self) -> None:
         """Say goodbye: it leaves all its groups at one place, after whatever it has sent."""
@@ -189,8 +165,10 @@ class Client:
         self._crowd.close(self._process)
 
     def _check_open(self) -> None:
+        if self._process.is_closed:
+            raise ConnectionClosed(f"{self.member} has said goodbye")
         if not self.is_connected:
-            raise Unreachable(f"{self.member} is not connected any more")
+            raise ConnectionLost(f"the daemon of {self.member} is gone")
         if self._process.processor.paused:
             raise Unreachable(f"the daemon of {self.member} is suspended")
 
@@ -245,12 +223,9 @@ class Client:
 
 
 def _message(heard: Heard) -> Message:
-    return Message(
-        payload=heard.body,
-        sender=heard.sender,
-        groups=heard.groups,
-        order=heard.order,
-        id=(*heard.sender[:3], heard.number),
-        service=Service.SAFE if heard.flags & SAFE else Service.AGREED,
-        reduced=heard.reduced,
-    )
+    """Return a message as the library does; of its frame only the header is asked for."""
+    sender = heard.sender
+    head = encode_whole(sender.session, heard.number, 0, heard.flags, [b""])
+    destination = Destination(sender, heard.groups)
+    delivery = Delivery(destination, heard.order, heard.conf_id, head, reduced=heard.reduced)
+    return Message(heard.body, delivery, 0)

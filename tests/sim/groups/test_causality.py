@@ -6,7 +6,7 @@ p sends m1 to G; q, having received it, sends m2 to H; r, in both groups, sees m
 from collections import Counter
 from random import Random
 
-from evensong.core.effects import Service
+from evensong import Service
 from evensong.testing import Client, Message, cluster
 from evensong.testing.client import Event
 
