@@ -4,6 +4,7 @@ A `Cluster` is an order in memory (tests/core/groups/order.py) with connections.
 when `settle` is called, until nothing moves; configurations change when a test says so.
 """
 
+from collections import deque
 from typing import Protocol
 
 from evensong.client.dialogue import Dialogue
@@ -48,19 +49,21 @@ class Connection:
         self.numbers: dict[Destination, int] = {}
         self.wants_lines = False
         self.is_over = False
-        self.output: list[bytes] = []
+        self.output: deque[bytes] = deque()
         self.written = 0
         self.consumed = 0
         self.requests: list[frames.Request] = []  # all that were heard
 
     def put(self, encoded: bytes) -> None:
         self.output.append(encoded)
-        self.written += len(encoded)
 
     def take_output(self) -> bytes:
-        output = b"".join(self.output)
-        self.output.clear()
-        return output
+        """Return what may be written: no more than the window beyond what was consumed."""
+        output: list[bytes] = []
+        while self.output and self.written + len(self.output[0]) <= self.consumed + self.window:
+            output.append(self.output.popleft())
+            self.written += len(output[-1])
+        return b"".join(output)
 
     # What the client says
 

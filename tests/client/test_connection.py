@@ -2,6 +2,7 @@
 
 import asyncio
 import doctest
+import socket
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
@@ -27,6 +28,11 @@ from evensong import (
     Unreachable,
     View,
 )
+from evensong.client.dialogue import Dialogue
+from evensong.client.link import Link
+from evensong.core.groups.events import MemberId
+from evensong.ipc import wire
+from evensong.ipc.frames import Why
 from tests.client.server import Server, serving
 
 PATIENCE_S = 30.0  # how long something may take on a busy machine before the test fails
@@ -289,3 +295,24 @@ def test_examples_in_docstrings_run(module: object, server: Server) -> None:
     result = doctest.testmod(module, extraglobs=names)  # type: ignore[arg-type]
     assert result.attempted
     assert not result.failed
+
+
+def test_what_a_daemon_said_last_is_heard_though_writing_failed_first() -> None:
+    async def main() -> None:
+        here, there = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: Link(Dialogue("ann")), sock=here)
+        member = MemberId(1, 1, 1, "ann")
+        there.send(wire.encode_welcome(1, member, 1_000, 10_000, 10_000))
+        await link.answered(link.dialogue.welcome)
+        waiting = asyncio.ensure_future(link.answered(link.dialogue.join("g", None, "merge")))
+        await asyncio.sleep(0)
+        there.send(wire.encode_farewell(0, Why.SLOW, "reads nothing"))
+        there.close()
+        link.dialogue.send("g", b"x", 0)
+        link.flush_soon()
+        with pytest.raises(ConnectionLost, match="reads nothing"):
+            await waiting
+        link.abort()
+
+    asyncio.run(main())

@@ -33,9 +33,10 @@ def test_a_message_knows_its_place_in_its_frame() -> None:
     sender = MemberId(3, 17, 5, "ann")
     frame = encode_whole(5, 40, 0, 1, [b"a", b"b", b"c"])
     order = OrderId(RingId(8, 1), 12, 6)
-    delivery = Delivery(Destination(sender, ("g",)), order, RingId(8, 1), frame, reduced=True)
+    delivery = Delivery(Destination(sender, ("g",)), order, RingId(10, 2), frame, reduced=True)
     last = delivery.messages()[2]
     assert last.order == OrderId(RingId(8, 1), 12, 8)
     assert tuple(last.id) == (3, 17, 5, 42)
+    assert last.place == (RingId(10, 2), 12, 8)
     assert last.reduced
     assert "#ann#3#17.5" in repr(last)

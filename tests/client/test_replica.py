@@ -197,6 +197,18 @@ def test_a_group_with_state_is_read_by_itself_only() -> None:
     assert ann.log.applied == ["'g'", "['g', 'plain']"]
 
 
+def test_reading_the_connection_does_not_let_go_of_a_group_with_state() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    answer = ann.dialogue.join("g", Log(), "merge")
+    cluster.settle()
+    ann.dialogue.streams.claim(ann.dialogue.streams.everything)
+    ann.dialogue.send("g", b"x", 0)
+    cluster.settle()
+    ann.dialogue.streams.claim(answer.result())
+    assert payloads(answer.result()) == [b"x"]
+
+
 def test_a_replica_that_fails_fails_its_reader_and_is_asked_again() -> None:
     cluster = Cluster(1)
     ann = Member(cluster, 1, "ann")

@@ -14,9 +14,10 @@ class Seeds:
 
     first: int
     last: int
+    clients: bool = False  # the runs have clients
 
     def __str__(self) -> str:
-        return f"swarm seeds {self.first}:{self.last}"
+        return f"swarm seeds {self.first}:{self.last}{' with clients' if self.clients else ''}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Mutant:
     old: str
     new: str
     killer: str | Seeds
+    also: Seeds | None = None  # runs that must notice it, too
 
     @property
     def path(self) -> str:

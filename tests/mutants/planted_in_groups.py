@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Seeds
 
 GROUPS: Final = "evensong/core/groups/"
 LAYER: Final = "tests/core/groups/test_layer.py::"
@@ -22,6 +22,11 @@ class GroupMutant(Mutant):
         return GROUPS + self.file
 
 
+def runs(seed: int) -> Seeds:
+    """Return the run with clients that catches a mutant, too."""
+    return Seeds(seed, seed + 1, clients=True)
+
+
 GROUP_MUTANTS: Final = (
     GroupMutant(
         "membership tested once, not at each message",
@@ -29,6 +34,7 @@ GROUP_MUTANTS: Final = (
         "if route.version != self.directory.version:",
         "if route.version < 0:",
         LAYER + "test_membership_is_tested_where_a_message_is_delivered_not_where_it_was_sent",
+        runs(0),
     ),
     GroupMutant(
         "a member of two groups gets two copies",
@@ -36,6 +42,7 @@ GROUP_MUTANTS: Final = (
         "        route.recipients = tuple(sorted(found))",
         "        route.recipients = tuple(sorted(found)) * len(route.destination.groups)",
         LAYER + "test_a_message_to_several_groups_has_one_place_and_comes_once",
+        runs(0),
     ),
     GroupMutant(
         "a former life's private name still leads here",
@@ -43,6 +50,7 @@ GROUP_MUTANTS: Final = (
         "            and member.incarnation == self._incarnation\n",
         "",
         LAYER + "test_a_private_name_of_a_former_life_leads_nowhere",
+        runs(10),
     ),
     GroupMutant(
         "every frame takes one place",
@@ -50,6 +58,7 @@ GROUP_MUTANTS: Final = (
         "            sub += places",
         "            sub += 1",
         LAYER + "test_messages_of_a_frame_have_places_one_behind_the_other",
+        runs(0),
     ),
     GroupMutant(
         "a departing session overtakes its own messages",
@@ -59,6 +68,7 @@ GROUP_MUTANTS: Final = (
         "            lane.items.appendleft(_control_item(farewell))\n"
         "            self._enter(lane, lane.items[0])",
         LAYER + "test_a_session_that_ends_leaves_all_groups_at_one_place_after_its_messages",
+        runs(3),
     ),
     GroupMutant(
         "a daemon believes who speaks for another",
@@ -73,6 +83,7 @@ GROUP_MUTANTS: Final = (
         "ViewId(change.conf_id, change.seq, change.sub, change.counter)",
         "ViewId(RingId(0, 0), 0, 0, change.counter)",
         "tests/core/groups/test_schedules.py",
+        runs(0),
     ),
     GroupMutant(
         "components share the id of a transitional view",
@@ -105,6 +116,7 @@ GROUP_MUTANTS: Final = (
         "return group.is_transitional or group.members() != group.regular",
         "return group.members() not in (group.regular, group.shown)",
         CHANGES + "test_a_partition_is_shown_once_on_each_side",
+        runs(2),
     ),
     GroupMutant(
         "state told after application messages",
@@ -129,6 +141,7 @@ GROUP_MUTANTS: Final = (
         "self.together = tuple([one for one in self.together if one in members])",
         "self.together = members",
         CHANGES + "test_components_are_who_has_gone_together_since_directories_were_equal",
+        runs(10),
     ),
     GroupMutant(
         "another component's join counts after a cut exchange",
@@ -145,6 +158,7 @@ GROUP_MUTANTS: Final = (
         "        self._held.clear()\n"
         "        self._release()",
         CHANGES + "test_an_exchange_that_is_cut_short_gives_its_messages_to_the_transitional_part",
+        runs(37),
     ),
     GroupMutant(
         "one component is enough to go on",
@@ -152,6 +166,7 @@ GROUP_MUTANTS: Final = (
         "        return not self._missing",
         "        return bool(self.states)",
         CHANGES + "test_messages_wait_for_the_directories_and_reach_the_members_of_both_sides",
+        runs(0),
     ),
     GroupMutant(
         "merged members are not sorted by where they joined",
@@ -159,6 +174,7 @@ GROUP_MUTANTS: Final = (
         "            group.entries.sort()",
         "            pass",
         "tests/core/groups/test_directory.py::test_both_sides_of_a_merge_are_equal",
+        runs(0),
     ),
     GroupMutant(
         "the safe line overtakes its messages",
@@ -173,6 +189,7 @@ GROUP_MUTANTS: Final = (
         "        self.assembly.clear()\n",
         "",
         CHANGES + "test_a_message_cut_by_a_change_is_sent_again_and_delivered_once",
+        runs(9),
     ),
     GroupMutant(
         "orphan fragment completed",
@@ -187,6 +204,7 @@ GROUP_MUTANTS: Final = (
         "            self._count(lane, lane.offset)\n            lane.offset = 0\n",
         "",
         QUEUE + "test_a_message_without_its_end_is_sent_again_from_its_beginning",
+        runs(11),
     ),
     GroupMutant(
         "newcomers are not told destinations",
@@ -194,6 +212,7 @@ GROUP_MUTANTS: Final = (
         "            lane.announced.clear()\n",
         "",
         QUEUE + "test_a_destination_is_announced_once_in_a_configuration",
+        runs(0),
     ),
     GroupMutant(
         "a safe frame in an agreed packet",
@@ -201,6 +220,7 @@ GROUP_MUTANTS: Final = (
         "        must_be_safe = bool(item.head.flags & SAFE)\n",
         "        must_be_safe = bool(item.head.flags & SAFE) and not filling.frames\n",
         QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
+        runs(0),
     ),
     GroupMutant(
         "agreed frames wait behind a safe one",
@@ -236,6 +256,28 @@ GROUP_MUTANTS: Final = (
         "while self._held and since is not None and self._held[0][0] < since:",
         "while self._held and since is not None:",
         TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+        runs(0),
+    ),
+    GroupMutant(
+        "what a snapshot holds already is applied again",
+        "transfer.py",
+        "        self._flush(offer.place)\n        self._say(Ready",
+        "        self._flush(None)\n        self._say(Ready",
+        runs(3),
+    ),
+    GroupMutant(
+        "an offer of an earlier meeting is believed",
+        "transfer.py",
+        "            if question is None or question.place != offer.place:\n",
+        "            if question is None:\n",
+        runs(11),
+    ),
+    GroupMutant(
+        "a side's messages after the meeting count before it",
+        "transfer.py",
+        "        return self.has_state and not self._is_meeting\n",
+        "        return self.has_state\n",
+        runs(11),
     ),
     GroupMutant(
         "snapshot taken one message late",
@@ -243,6 +285,7 @@ GROUP_MUTANTS: Final = (
         "            self._live_view(view, place)\n            self._donate(place)\n        elif",
         "            self._live_view(view, place)\n        elif",
         TRANSFER + "test_who_joins_gets_the_state_and_then_what_came_after",
+        runs(0),
     ),
     GroupMutant(
         "donor's death forgotten",
@@ -253,6 +296,7 @@ GROUP_MUTANTS: Final = (
         "                self._donate(place)\n"
         "        elif",
         TRANSFER + "test_a_donor_that_is_gone_halfway_is_replaced",
+        runs(38),
     ),
     GroupMutant(
         "a snapshot from before its joining is restored",
@@ -260,6 +304,7 @@ GROUP_MUTANTS: Final = (
         "for bound in (self._joined_at, self._epoch)",
         "for bound in (self._epoch,)",
         TRANSFER + "test_an_old_snapshot_is_no_use_to_who_joined_later",
+        runs(0),
     ),
     GroupMutant(
         "one side is enough to go on",
@@ -267,6 +312,7 @@ GROUP_MUTANTS: Final = (
         "return covered.issuperset(self.members)",
         "return bool(covered)",
         TRANSFER + "test_sides_that_meet_merge_their_states_at_one_place",
+        runs(0),
     ),
     GroupMutant(
         "what was held is lost with a broken meeting",
@@ -315,6 +361,7 @@ GROUP_MUTANTS: Final = (
         "\n",
         "tests/core/groups/test_node.py"
         "::test_a_message_cut_by_a_lost_neighbour_begins_again_in_the_same_call",
+        runs(1),
     ),
 )
 

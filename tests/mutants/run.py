@@ -32,7 +32,7 @@ KILLER_SECONDS_MAX: Final = 120
 PROMISES: Final = ("assert", "AssertionError", "InvariantBroken", "Failed: DID NOT RAISE")
 SWARM: Final = """
 import sys
-from evensong.sim.swarm import run
+from {module} import run
 for seed in range({first}, {last}):
     violations = run(seed).violations
     if violations:
@@ -61,6 +61,8 @@ def judge(mutant: Mutant) -> Verdict:
         target = copy / mutant.path
         target.write_text(mutant.plant(target.read_text(encoding="utf-8")), encoding="utf-8")
         killed, how = _try_killer(mutant.killer, copy)
+        if killed and mutant.also is not None:
+            killed, how = _try_killer(mutant.also, copy)
     return Verdict(mutant.name, str(mutant.killer), killed, how, time.perf_counter() - started)
 
 
@@ -79,7 +81,8 @@ def _environment(sources: Path) -> dict[str, str]:
 
 
 def _run_seeds(seeds: Seeds, sources: Path) -> tuple[bool, str]:
-    script = SWARM.format(first=seeds.first, last=seeds.last)
+    module = "evensong.sim.groups.draw" if seeds.clients else "evensong.sim.swarm"
+    script = SWARM.format(first=seeds.first, last=seeds.last, module=module)
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=_environment(sources),
@@ -127,7 +130,8 @@ def check_sources() -> str:
     failed, how = _run_tests(tests, SOURCES)
     if failed or how != "it survives":
         return how
-    for seeds in {mutant.killer for mutant in MUTANTS if isinstance(mutant.killer, Seeds)}:
+    killers = [killer for mutant in MUTANTS for killer in (mutant.killer, mutant.also)]
+    for seeds in {killer for killer in killers if isinstance(killer, Seeds)}:
         failed, how = _run_seeds(seeds, SOURCES)
         if failed:
             return how

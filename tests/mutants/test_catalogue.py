@@ -7,6 +7,7 @@ import pytest
 
 from tests.mutants.catalogue import EQUIVALENT, MUTANTS, PITFALLS
 from tests.mutants.mutant import Mutant, Seeds
+from tests.mutants.planted_in_groups import GROUP_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +25,8 @@ def test_a_mutant_applies_in_one_place_and_is_python(mutant: Mutant) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_killer_is_there(mutant: Mutant) -> None:
     killer = mutant.killer
+    if mutant.also is not None:
+        assert mutant.also.first < mutant.also.last <= mutant.also.first + 10
     if isinstance(killer, Seeds):
         assert killer.first < killer.last <= killer.first + 200
         return
@@ -40,6 +43,11 @@ def test_names_are_different_and_there_are_enough() -> None:
     names = [one.name for one in (*MUTANTS, *EQUIVALENT)]
     assert len(set(names)) == len(names)
     assert len(MUTANTS) >= 30
+
+
+def test_runs_with_clients_catch_many_of_the_group_mutants() -> None:
+    caught = [one for one in GROUP_MUTANTS if one.also is not None and one.also.clients]
+    assert len(caught) >= 10
 
 
 def test_every_pitfall_of_the_specification_has_its_mutant_or_its_reason() -> None:

@@ -29,7 +29,7 @@ BANNED_CALLS: Final = ("open", "print", "input", "getattr", "id", "hash")
 BANNED_MODULES: Final = ("asyncio", "logging", "os", "random", "time")
 
 # What a layer may not import. `core` and `errors` are at the bottom.
-TOP: Final = ("cli", "demo", "bench")
+TOP: Final = ("cli", "demo", "bench", "testing")
 ABOVE: Final = {
     "evensong.errors": ("core", "ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
     "evensong.core": ("ipc", "sim", "trace", "spark", "daemon", "client", *TOP),

@@ -28,7 +28,7 @@ from evensong.core.ids import PROCESSORS_MAX
 from evensong.errors import BadScenario, BadTrace, EvensongError
 from evensong.sim import admit, campaign, coverage
 from evensong.sim.campaign import Done, Task
-from evensong.sim.run import run_setup
+from evensong.sim.groups.run import HAPPENINGS, run_setup
 from evensong.sim.setup import Setup
 from evensong.sim.shrink import Shrinker, save
 from evensong.sim.tally import Failure, Tally
@@ -66,6 +66,11 @@ def register(subparsers: Subparsers) -> None:
         type=_within(0, 1_000_000),
         metavar="N",
         help="messages in all; who is down or suspended sends none (default: 250 to 550)",
+    )
+    parser.add_argument(
+        "--clients",
+        action="store_true",
+        help="clients join groups, send and keep replicated state; groups are checked, too",
     )
     parser.add_argument(
         "--jobs", type=_within(1, 1_024), metavar="J", help="processes (default: all cores)"
@@ -120,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = min(work.total, args.jobs or os.cpu_count() or 1)
     if args.trace:
         _check_trace(args.trace, work)
-    tally = Tally()
+    tally = Tally(clients=work.has_clients)
     started = time.monotonic()
     is_interrupted, trouble = False, ""
     try:
@@ -172,24 +177,30 @@ class _Work(NamedTuple):
     tasks: Iterator[Task]
     total: int
     has_run: Callable[[str], bool]  # whether a run id is of one of them
+    has_clients: bool
 
 
 def _work(args: argparse.Namespace) -> _Work:
     trace = args.trace or ""
     if args.plan:
-        if args.nodes is not None or args.messages is not None:
+        if args.nodes is not None or args.messages is not None or args.clients:
             raise BadScenario(
                 f"--plan {args.plan} says who runs and what is sent: no --nodes, "
-                "no --messages beside it"
+                "no --messages, no --clients beside it"
             )
-        seed = campaign.load_setup(args.plan).options.seed
-        task = Task(seed, plan=args.plan, trace=trace)
-        return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id())
+        setup = campaign.load_setup(args.plan)
+        task = Task(setup.options.seed, plan=args.plan, trace=trace)
+        has_clients = setup.clients is not None
+        return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id(), has_clients)
     seeds = args.seeds if args.seeds is not None else range(args.seed, args.seed + 1)
     return _Work(
-        (Task(seed, args.nodes, args.messages, trace=trace) for seed in seeds),
+        (
+            Task(seed, args.nodes, args.messages, trace=trace, clients=args.clients)
+            for seed in seeds
+        ),
         seeds.stop - seeds.start,
         lambda run_id: _is_seed(run_id) and int(run_id) in seeds,
+        args.clients,
     )
 
 
@@ -260,6 +271,9 @@ def _print_summary(tally: Tally, seeds: str, seconds: float) -> None:
     print(f"  state x event   {reached} of {len(coverage.REACHABLE)} pairs that can happen")
     if unreached and tally.runs >= 1_000:
         print(_folded("                  never: ", ", ".join(map(coverage.say, unreached))))
+    if tally.clients:
+        came = ", ".join(f"{what} {tally.happened[what]}" for what in HAPPENINGS)
+        print(_folded("  clients, in runs ", came))
     held = [name for name, counts in tally.properties.items() if not counts["fail"]]
     idle = [name for name in held if not tally.properties[name]["pass"]]
     print(f"  properties      {len(held) - len(idle)} of {len(tally.properties)} hold")
@@ -325,11 +339,14 @@ def _shrink(
         )
         if not is_quiet:
             sent = sum(burst.units for burst in setup.workload)
+            said = _count(sent, "message")
+            if setup.clients is not None:
+                said = _count(len(setup.clients.acts), "act") + " of clients"
             size = ", ".join(
                 (
                     _count(len(setup.options.nodes), "processor"),
                     _count(len(setup.plan), "fault"),
-                    _count(sent, "message"),
+                    said,
                 )
             )
             print(

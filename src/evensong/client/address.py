@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from evensong.errors import BadAddress
+from evensong.ipc.frames import CLIENT_SOCKET
 
-SOCKET_NAME: Final = "client.sock"
 SCHEME: Final = "unix://"
 SHAPE: Final = (
     "an address is unix:///path/to/client.sock, or a path: of that, or of a daemon's state"
@@ -27,7 +27,7 @@ def socket_path(address: str | os.PathLike[str]) -> str:
     if not text or "\0" in text:
         raise BadAddress(f"{text!r}: {SHAPE}")
     path = Path(text)
-    return str(path / SOCKET_NAME if path.is_dir() else path)
+    return str(path / CLIENT_SOCKET if path.is_dir() else path)
 
 
 def default_name() -> str:

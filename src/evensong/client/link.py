@@ -4,6 +4,7 @@ What is said within one turn of the loop is written at its end, in one go. No ta
 """
 
 import asyncio
+import os
 from contextlib import suppress
 from typing import Final, TypeVar, final
 
@@ -11,6 +12,7 @@ from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer, Wakes
 from evensong.client.streams import Stream
 
+READ_BYTES: Final = 65_536
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
 
 Value = TypeVar("Value")
@@ -41,7 +43,17 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Take in that the connection is gone."""
+        if error is not None:
+            self._read_rest()
         self.dialogue.lost(f"the connection broke: {error}" if error else "the daemon is gone")
+
+    def _read_rest(self) -> None:
+        """Take in what the daemon said before it went, which a failed write left unread."""
+        assert self._transport is not None
+        stream = self._transport.get_extra_info("socket")
+        with suppress(OSError):
+            while chunk := os.read(stream.fileno(), READ_BYTES):
+                self.dialogue.feed(chunk)
 
     # -- bytes out ---------------------------------------------------------------------------
 

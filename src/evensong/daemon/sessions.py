@@ -115,6 +115,7 @@ class Sessions:
         self._bytes_left = TURN_BYTES
         self._has_asked = False  # the node was asked for something in this turn
         self._is_paused = False  # no descriptor is left for another connection
+        self._line: SafeUpTo | None = None  # the latest
         self._listening: Final = listen(
             state, CLIENT_SOCKET, access.mode, CONNECTIONS_MAX, self._gid
         )
@@ -233,6 +234,8 @@ class Sessions:
             groups.send(session, request.frame, request_id)
         elif isinstance(request, SafeLines):
             connection.wants_safe_lines = request.wanted
+            if request.wanted and self._line is not None:  # an idle ring would tell no other
+                self._put(connection, wire.encode_safe_line(self._line.ring_id, self._line.seq))
         else:
             known = groups.directory.groups
             listed = [(name, known[name].members()) for name in sorted(known)]
@@ -267,6 +270,7 @@ class Sessions:
                 frame = wire.encode_receipt(event.first_no, event.count, event.order)
                 self._put_to(find(event.session), frame)
             elif isinstance(event, SafeUpTo):
+                self._line = event
                 self._tell_safe_line(event)
             elif isinstance(event, ViewChange):
                 frame = wire.encode_view(event.view)

@@ -6,9 +6,12 @@ timeout, would be run and come to nothing: the bounds here keep every run finite
 such that they can be kept.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
+from evensong.core.groups.events import is_group_name
+from evensong.core.groups.limits import GROUPS_MAX, MESSAGE_MAX, PAYLOAD_LEAST, PAYLOAD_MOST
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.states import State
 from evensong.core.totem.wire import KIND_NAMES
@@ -34,6 +37,7 @@ from evensong.sim.faults import (
     Slow,
     When,
 )
+from evensong.sim.groups.acts import ASK, KINDS, PRIVATE, SEATS, SEND, Act, Clients
 from evensong.sim.plain import fields_of
 from evensong.sim.run import calm_of, settle_us
 from evensong.sim.setup import Options, Setup
@@ -45,6 +49,10 @@ RUN_US_MAX: Final = 3_600_000_000  # an hour of virtual time, from the start to 
 SKEW_US_MAX: Final = 2**40
 COUNT_MAX: Final = 2**31  # of datagrams, effects and the like
 UNITS_MAX: Final = 1_000_000  # of all bursts together
+SIZE_MAX: Final = 1_000_000  # bytes of a client's message
+PACKED_MAX: Final = 4  # messages in one frame of a client, so that they fit the smallest packet
+PACKED_SIZE_MAX: Final = 100
+SEAT: Final = re.compile(f"{PRIVATE}[0-9]{{1,9}}[.][0-9]")
 SEED_MAX: Final = 2**63  # as on the command line
 
 
@@ -60,6 +68,8 @@ def check(setup: Setup) -> None:
         _check_probability(burst.safe, f"{place}.safe")
     units = sum(burst.units for burst in setup.workload)
     _check_within(units, 0, UNITS_MAX, "workload: units of all bursts")
+    if setup.clients is not None:
+        _check_clients(setup, setup.clients)
     for number, fault in enumerate(setup.plan):
         _check_fault(setup, fault, f"plan[{number}]")
     if calm_of(setup) + settle_us(setup) > RUN_US_MAX:
@@ -68,6 +78,39 @@ def check(setup: Setup) -> None:
             f"{calm_of(setup) + settle_us(setup)} us until it is quiet; expected at most "
             f"{RUN_US_MAX} us"
         )
+
+
+def _check_clients(setup: Setup, clients: Clients) -> None:
+    _check_within(clients.payload_max, PAYLOAD_LEAST, PAYLOAD_MOST, "clients.payload_max")
+    _check_within(clients.chunk_bytes, 1, MESSAGE_MAX, "clients.chunk_bytes")
+    _check_within(clients.pause_us, 1, RUN_US_MAX, "clients.pause_us")
+    for number, act in enumerate(clients.acts):
+        place = f"acts[{number}]"
+        _check_nodes(setup, (act.node,), place)
+        _check_within(act.at_us, 0, RUN_US_MAX, f"{place}.at_us")
+        _check_within(act.seat, 0, SEATS - 1, f"{place}.seat")
+        _check_within(act.size, 0, SIZE_MAX, f"{place}.size")
+        _check_within(act.count, 1, PACKED_MAX, f"{place}.count")
+        if act.kind not in KINDS:
+            raise BadScenario(f"{place}.kind: {act.kind!r} is none of {', '.join(KINDS)}")
+        if act.count > 1 and act.size > PACKED_SIZE_MAX:
+            raise BadScenario(f"{place}: several messages of {act.size} bytes do not fit a frame")
+        _check_groups(act, place)
+    if setup.workload:
+        raise BadScenario("workload: where clients act, units come from them alone")
+    _check_within(len(clients.acts), 0, UNITS_MAX, "acts: their number")
+
+
+def _check_groups(act: Act, place: str) -> None:
+    """Only messages have private names for a destination, and only they have several."""
+    for name in act.groups:
+        if not is_group_name(name):
+            raise BadScenario(f"{place}.groups: {name!r} is no name of a group")
+        is_seat = act.kind in (SEND, ASK) and SEAT.fullmatch(name)
+        if name.startswith(PRIVATE) and not is_seat:
+            raise BadScenario(f"{place}.groups: {name!r} is no seat such as @2.1")
+    if act.kind in (SEND, ASK) and not 0 < len(act.groups) <= GROUPS_MAX:
+        raise BadScenario(f"{place}.groups: expected 1 to {GROUPS_MAX}")
 
 
 def _check_options(options: Options) -> None:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from evensong.errors import BadScenario, BadTrace, EvensongError
 from evensong.sim import admit
-from evensong.sim.run import Outcome, run_recorded
+from evensong.sim.groups.draw import draw
+from evensong.sim.groups.run import run_recorded
+from evensong.sim.run import Outcome
 from evensong.sim.setup import Setup, setup_from_json
 from evensong.sim.swarm import swarm
 from evensong.sim.whole import discard
@@ -39,12 +41,14 @@ class Task:
     messages: int | None = None
     plan: str = ""
     trace: str = ""  # where its trace goes, if anywhere
+    clients: bool = False  # processors run groups, and clients use them
 
     def setup(self) -> Setup:
         """Return what decides the run."""
         if self.plan:
             return load_setup(self.plan)
-        return swarm(self.seed, self.nodes, self.messages)
+        make = draw if self.clients else swarm
+        return make(self.seed, self.nodes, self.messages)
 
     def command(self) -> str:
         """Return the command that repeats the run."""
@@ -55,6 +59,8 @@ class Task:
             words.append(f"--nodes {self.nodes}")
         if self.messages is not None:
             words.append(f"--messages {self.messages}")
+        if self.clients:
+            words.append("--clients")
         return " ".join(words)
 
     def run_id(self) -> str:

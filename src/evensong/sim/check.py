@@ -8,6 +8,7 @@ I15, that a healed network converges, is judged by the run itself (`run.py`).
 import zlib
 from typing import Final, NoReturn, final
 
+from evensong.core.core import Core
 from evensong.core.effects import (
     Broadcast,
     Deliver,
@@ -21,6 +22,7 @@ from evensong.core.effects import (
     Unicast,
 )
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
+from evensong.core.node import Node
 from evensong.core.stable import decode_record
 from evensong.core.totem import wire
 from evensong.core.totem.frames import RETX, RegularMessage
@@ -34,11 +36,18 @@ FULL_CHECK_EVERY: Final = 500
 SENDING: Final = (Broadcast, Unicast)  # a union written in place would be built at every effect
 
 
+def ring_of(core: Core | None) -> SingleRing | None:
+    """Return the ring that a core is or has; None if there is none."""
+    if isinstance(core, Node):
+        return core.engine
+    return core if isinstance(core, SingleRing) else None
+
+
 def machine_of(processor: Processor) -> StateMachine:
     """Return the state machine of a processor that is up."""
-    core = processor.core
-    assert isinstance(core, SingleRing)
-    return core.machine
+    ring = ring_of(processor.core)
+    assert ring is not None
+    return ring.machine
 
 
 @final
@@ -154,8 +163,8 @@ class Invariants:
 
     def stepped(self, processor: Processor) -> None:
         """Check the processor that was stepped, now and then all of them."""
-        core = processor.core
-        assert isinstance(core, SingleRing)
+        core = ring_of(processor.core)
+        assert core is not None
         machine = core.machine
         self._check_ring(machine, machine.ring)
         if machine.old is not machine.ring:
@@ -411,8 +420,8 @@ class Invariants:
         """Compute the invariants from all processors; the summaries must agree."""
         keepers: dict[RingId, dict[ProcessorId, Ring]] = {}
         for node, processor in self.processors.items():
-            core = processor.core
-            if not isinstance(core, SingleRing) or core.halted:
+            core = ring_of(processor.core)
+            if core is None or core.halted:
                 continue
             machine = core.machine
             for ring in (machine.ring, machine.old):

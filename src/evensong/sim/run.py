@@ -10,8 +10,8 @@ import struct
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from evensong.errors import EvensongError, InvariantBroken
 from evensong.sim import coverage, evs
@@ -19,11 +19,13 @@ from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.evs import Violation
 from evensong.sim.faults import Calm
+from evensong.sim.groups.acts import Clients
 from evensong.sim.history import History, LifeId
 from evensong.sim.setup import Setup
 from evensong.sim.world import Observer, World
 
 STRIDE_US: Final = 1_000
+NOTHING: Final[Mapping[str, int]] = {}
 I15: Final = "I15"  # bounded liveness
 HALT: Final = "halt"
 BUG: Final = "bug"  # a core raised
@@ -58,6 +60,7 @@ class Outcome:
     calm_us: int  # virtual time from the end of the faults to quiet
     virtual_us: int
     seconds: float
+    happened: Mapping[str, int] = field(default_factory=dict)  # what came about among clients
 
     def broken(self) -> frozenset[str]:
         """Return the properties that do not hold."""
@@ -72,31 +75,58 @@ def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
 def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History]:
     """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
-    run = _Run(setup, engine, Invariants())
-    run.violations.extend(coverage.impossible(run.world.pairs))
-    if run.is_cut_short:
-        return run.outcome({}, time.perf_counter() - started), run.history
-    verdicts = evs.check(run.history, run.submitted, setup.options.parameters)
-    statuses = {one.property_id: one.status for one in verdicts.by_property.values()}
-    for verdict in verdicts.by_property.values():
-        run.violations.extend(verdict.samples)
+    run = Run(setup, engine, Invariants())
+    statuses = run.judge(setup)
     return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
 def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:
     """Run a setup; all that is judged is that it ends and converges."""
     started = time.perf_counter()
-    run = _Run(setup, engine, None)
+    run = Run(setup, engine, None)
     return run.outcome({}, time.perf_counter() - started)
 
 
-class _Run:
+class Company(Protocol):
+    """Whoever lives above the processors of a run, if anybody does: clients."""
+
+    def board(self, world: World) -> None:
+        """Get to know the world, before anything happens in it."""
+        ...
+
+    def is_quiet(self) -> bool:
+        """Whether nothing more will come of what was done."""
+        ...
+
+    def finish(self, calm_at: int) -> None:
+        """Judge the whole, when all is quiet; raises `InvariantBroken`."""
+        ...
+
+    def submitted(self) -> dict[LifeId, int]:
+        """Return how many units every life handed to its ring."""
+        ...
+
+    def describe(self) -> str:
+        """Say what is still under way."""
+        ...
+
+
+class Run:
     """A run, done by its constructor."""
 
-    def __init__(self, setup: Setup, engine: Engine, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        engine: Engine,
+        observer: Observer | None,
+        company: Company | None = None,
+    ) -> None:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
         self.world: Final = World(setup, engine, self.history, observer, is_asleep=True)
+        self._company: Final = company
+        if company is not None:
+            company.board(self.world)
         self.is_cut_short = True  # then its history proves nothing about what was still to come
         calm_at = calm_of(setup)
         try:
@@ -111,26 +141,50 @@ class _Run:
             self.violations.append(Violation(HALT, f"{node} halted: {why}", (node,)))
         self.calm_us: Final = self.world.now - calm_at
         self.world.quiesce()
-        self.submitted: Final[dict[LifeId, int]] = {
-            life: queue.origin_no for life, queue in self.world.submitted.items()
-        }
+        self.submitted: Final[dict[LifeId, int]] = (
+            company.submitted()
+            if company is not None
+            else {life: queue.origin_no for life, queue in self.world.submitted.items()}
+        )
 
     def _run(self, setup: Setup, calm_at: int) -> None:
         world = self.world
         for processor in world.processors:
             world.boot(processor)
         world.run(calm_at)
-        is_quiet = world.run_until(world.is_quiet, calm_at + settle_us(setup), STRIDE_US)
+        company = self._company
+        holds = company.is_quiet if company is not None else world.is_quiet
+        is_quiet = world.run_until(holds, calm_at + settle_us(setup), STRIDE_US)
+        if is_quiet and company is not None:
+            company.finish(calm_at)
         if is_quiet or not is_calmed(setup):
             return
         stuck = [
             f"{one.node} is {one.state} in {one.configuration}, {one.queue.backlog()} to send"
             for one in world.live()
         ]
+        if company is not None:
+            stuck.append(company.describe())
         text = f"not quiet {world.now - calm_at} us after the calm: {'; '.join(stuck)}"
         self.violations.append(Violation(I15, text))
 
-    def outcome(self, statuses: Mapping[str, evs.Status], seconds: float) -> Outcome:
+    def judge(self, setup: Setup) -> dict[str, evs.Status]:
+        """Hold the history against extended virtual synchrony; empty if it was cut short."""
+        self.violations.extend(coverage.impossible(self.world.pairs))
+        if self.is_cut_short:
+            return {}
+        verdicts = evs.check(self.history, self.submitted, setup.options.parameters)
+        for verdict in verdicts.by_property.values():
+            self.violations.extend(verdict.samples)
+        return {one.property_id: one.status for one in verdicts.by_property.values()}
+
+    def outcome(
+        self,
+        statuses: Mapping[str, evs.Status],
+        seconds: float,
+        happened: Mapping[str, int] = NOTHING,
+    ) -> Outcome:
+        """Say what the run came to."""
         world = self.world
         return Outcome(
             violations=tuple(self.violations),
@@ -145,6 +199,7 @@ class _Run:
             calm_us=self.calm_us,
             virtual_us=world.now,
             seconds=seconds,
+            happened=happened,
         )
 
 
@@ -154,8 +209,9 @@ def is_calmed(setup: Setup) -> bool:
 
 
 def calm_of(setup: Setup) -> int:
-    """Return when the last fault has struck and the last burst was submitted."""
-    return max([item.at_us for item in (*setup.plan, *setup.workload)], default=0)
+    """Return when the last fault has struck and the last client has acted by itself."""
+    acts = setup.clients.acts if setup.clients is not None else ()
+    return max([item.at_us for item in (*setup.plan, *setup.workload, *acts)], default=0)
 
 
 def settle_us(setup: Setup) -> int:
@@ -169,6 +225,8 @@ def settle_us(setup: Setup) -> int:
     n = len(options.nodes)
     rotation = n * (options.weather.latency_us + options.weather.jitter_us + parameters.packet_time)
     units = sum(burst.units for burst in setup.workload)
+    if setup.clients is not None:
+        units += settle_units(setup.clients)
     form = parameters.consensus + parameters.form_retry_limit * parameters.token_loss
     bound = (
         2 * 16 * parameters.beacon
@@ -177,6 +235,15 @@ def settle_us(setup: Setup) -> int:
         + (units // parameters.messages_max + 2 * parameters.idle_rotations) * rotation
     )
     return bound + bound * 2 * options.drift_ppm_max // 1_000_000
+
+
+def settle_units(clients: Clients) -> int:
+    """Return how many packets may still wait at the calm because of clients.
+
+    What they sent, and for each act a snapshot that it made necessary.
+    """
+    sent = sum(act.count * (1 + act.size // clients.payload_max) for act in clients.acts)
+    return 2 * sent + 20 * len(clients.acts)
 
 
 def digest_of(history: History) -> str:

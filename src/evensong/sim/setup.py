@@ -4,16 +4,22 @@ A setup and the code together determine the run; a file of it repeats a failure 
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
 from evensong.errors import BadScenario
 from evensong.sim.faults import Plan, plan_from_plain, plan_to_plain
+from evensong.sim.groups.acts import Act, Clients
 from evensong.sim.plain import from_plain, parse_json, to_plain
 from evensong.sim.workload import Burst, Workload
+
+T = TypeVar("T")
+
+FIELDS: Final = ("options", "plan", "workload", "clients", "acts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Setup:
     options: Options
     plan: Plan = ()
     workload: Workload = ()
+    clients: Clients | None = None  # then processors run groups, and units come from clients
 
 
 # Streams of randomness; each is seeded apart, so that a draw in one does not move another.
@@ -63,6 +70,7 @@ CLOCKS: Final = 2
 CORES: Final = 3
 DRIVERS: Final = 4
 SWARM: Final = 5
+CLIENTS: Final = 6
 _PRIMES: Final = (1_000_003, 8_191, 131_071)
 
 
@@ -79,7 +87,13 @@ def setup_to_json(setup: Setup) -> str:
     lines.append(",\n".join(json.dumps(row) for row in plan_to_plain(setup.plan)))
     lines.append('],\n"workload": [')
     lines.append(",\n".join(json.dumps(to_plain(burst)) for burst in setup.workload))
-    lines.append("]}")
+    lines.append("]")
+    if setup.clients is not None:
+        lines[-1] += ',\n"clients": ' + json.dumps(to_plain(replace(setup.clients, acts=())))
+        lines[-1] += ',\n"acts": ['
+        lines.append(",\n".join(json.dumps(to_plain(act)) for act in setup.clients.acts))
+        lines.append("]")
+    lines[-1] += "}"
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -89,13 +103,22 @@ def setup_from_json(text: str) -> Setup:
     if not isinstance(value, dict):
         raise BadScenario("setup: expected an object")
     for name in value:
-        if name not in ("options", "plan", "workload"):
-            raise BadScenario(f"setup.{name}: no such field; allowed: options, plan, workload")
+        if name not in FIELDS:
+            raise BadScenario(f"setup.{name}: no such field; allowed: {', '.join(FIELDS)}")
     options = from_plain(Options, value.get("options", {}), "options")
     if not options.nodes or len(set(options.nodes)) != len(options.nodes):
         raise BadScenario("options.nodes: expected different processors, at least one")
-    rows = value.get("workload", [])
+    workload = _rows(Burst, value, "workload")
+    acts = _rows(Act, value, "acts")
+    clients = None
+    if acts or "clients" in value:
+        clients = from_plain(Clients, value.get("clients", {}), "clients")
+        clients = replace(clients, acts=(*clients.acts, *acts))
+    return Setup(options, plan_from_plain(value.get("plan", [])), workload, clients)
+
+
+def _rows(cls: type[T], value: Mapping[str, object], name: str) -> tuple[T, ...]:
+    rows = value.get(name, [])
     if not isinstance(rows, list):
-        raise BadScenario("workload: expected a list")
-    workload = tuple(from_plain(Burst, row, f"workload[{n}]") for n, row in enumerate(rows))
-    return Setup(options, plan_from_plain(value.get("plan", [])), workload)
+        raise BadScenario(f"{name}: expected a list")
+    return tuple(from_plain(cls, row, f"{name}[{n}]") for n, row in enumerate(rows))

@@ -28,6 +28,7 @@ from evensong.sim.faults import (
     Slow,
     When,
 )
+from evensong.sim.groups.acts import Act, Acts
 from evensong.sim.setup import Options, Setup, Weather, setup_to_json
 from evensong.sim.whole import whole
 
@@ -61,7 +62,14 @@ class Shrinker:
         before = self.setup
         self._drop_faults()
         self._drop_bursts()
-        for candidates in (_fewer_nodes, _smaller_bursts, _simpler_faults, _simpler_options):
+        self._drop_acts()
+        for candidates in (
+            _fewer_nodes,
+            _smaller_bursts,
+            _smaller_acts,
+            _simpler_faults,
+            _simpler_options,
+        ):
             self._take_each(candidates)
         return self.setup != before and self.runs < self._runs_max
 
@@ -89,6 +97,9 @@ class Shrinker:
             lambda setup: setup.workload,
             lambda setup, bursts: replace(setup, workload=tuple(bursts)),
         )
+
+    def _drop_acts(self) -> None:
+        self._drop_chunks(acts_of, with_acts)
 
     def _drop_chunks(
         self,
@@ -127,7 +138,8 @@ def _fewer_nodes(setup: Setup) -> Iterator[Setup]:
     for gone in reversed(nodes):
         options = replace(setup.options, nodes=tuple(node for node in nodes if node != gone))
         workload = tuple(burst for burst in setup.workload if burst.node != gone)
-        yield Setup(options, _without(setup.plan, gone), workload)
+        fewer = Setup(options, _without(setup.plan, gone), workload, setup.clients)
+        yield with_acts(fewer, [act for act in acts_of(setup) if act.node != gone])
 
 
 def _without(plan: Plan, gone: ProcessorId) -> Plan:
@@ -161,6 +173,34 @@ def _smaller_bursts(setup: Setup) -> Iterator[Setup]:
         for one in smaller:
             workload = (*setup.workload[:index], one, *setup.workload[index + 1 :])
             yield replace(setup, workload=workload)
+
+
+def acts_of(setup: Setup) -> Acts:
+    """Return what clients do in a setup."""
+    return setup.clients.acts if setup.clients is not None else ()
+
+
+def with_acts(setup: Setup, acts: Sequence[Act]) -> Setup:
+    """Return a setup in which clients do this instead."""
+    if setup.clients is None:
+        return setup
+    return replace(setup, clients=replace(setup.clients, acts=tuple(acts)))
+
+
+def _smaller_acts(setup: Setup) -> Iterator[Setup]:
+    acts = acts_of(setup)
+    for index, act in enumerate(acts):
+        smaller = []
+        if len(act.groups) > 1:
+            smaller += [replace(act, groups=(group,)) for group in act.groups]
+        if act.count > 1:
+            smaller.append(replace(act, count=1))
+        if act.size:
+            smaller.append(replace(act, size=0))
+        if act.safe or act.discard:
+            smaller.append(replace(act, safe=False, discard=False))
+        for one in smaller:
+            yield with_acts(setup, (*acts[:index], one, *acts[index + 1 :]))
 
 
 def _simpler_faults(setup: Setup) -> Iterator[Setup]:

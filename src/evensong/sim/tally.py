@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, final
 from evensong.sim import coverage, evs
 from evensong.sim.campaign import Done, Task
 from evensong.sim.coverage import Pair
+from evensong.sim.groups.run import HAPPENINGS, PROMISES
 from evensong.sim.run import I15, Outcome
 
 INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
@@ -28,7 +29,8 @@ class Failure(NamedTuple):
 class Tally:
     """Adds runs up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clients: bool = False) -> None:
+        self.clients: Final = clients
         self.runs = 0
         self.deliveries = 0
         self.configurations = 0
@@ -38,11 +40,16 @@ class Tally:
         self.fault_events: Final[Counter[str]] = Counter()
         self.pairs: Final[Counter[Pair]] = Counter()  # runs that reached a pair
         self.properties: Final[dict[str, Counter[str]]] = {
-            name: Counter() for name in (*INVARIANTS, *evs.PROPERTIES)
+            name: Counter() for name in (*INVARIANTS, *self._judged())
         }
+        self.happened: Final[Counter[str]] = Counter()  # runs in which something came about
         self.digests: Final[dict[int, str]] = {}  # by seed
         self._failures: Final[list[Failure]] = []
         self._lost: Final[list[Done]] = []
+
+    def _judged(self) -> tuple[str, ...]:
+        """Return the properties that a run has a verdict on."""
+        return (*evs.PROPERTIES, *(PROMISES if self.clients else ()))
 
     def add(self, done: Done) -> None:
         """Count a run."""
@@ -58,6 +65,7 @@ class Tally:
         self.faults.update(outcome.faults.keys())
         self.fault_events.update(outcome.faults)
         self.pairs.update(outcome.pairs)
+        self.happened.update(outcome.happened.keys())
         self.digests[done.task.seed] = outcome.digest
         for violation in outcome.violations:
             self._failures.append(Failure(done.task, violation.property_id, violation.text))
@@ -70,8 +78,10 @@ class Tally:
         for name in INVARIANTS:
             status = evs.Status.FAIL if name in broken else unbroken
             self.properties[name][status.value] += 1
-        for name in evs.PROPERTIES:
-            status = outcome.statuses.get(name, evs.Status.INCONCLUSIVE)
+        for name in self._judged():
+            # A run ends at the first broken promise: then it alone has a verdict.
+            unknown = evs.Status.FAIL if name in broken else evs.Status.INCONCLUSIVE
+            status = outcome.statuses.get(name, unknown)
             self.properties[name][status.value] += 1
 
     def failures(self) -> list[Failure]:
@@ -93,6 +103,7 @@ class Tally:
     def to_plain(self) -> dict[str, object]:
         """Return the tally as plain data."""
         failures = self.failures()
+        happened = {name: self.happened[name] for name in HAPPENINGS}
         return {
             "runs": self.runs,
             "violations": len(failures),
@@ -118,4 +129,5 @@ class Tally:
                 name: {status: counts[status] for status in STATUSES}
                 for name, counts in self.properties.items()
             },
+            **({"happened": happened} if self.clients else {}),
         }

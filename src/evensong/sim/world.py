@@ -7,7 +7,7 @@ clients submit, and the ends of faults that last a while.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Protocol, TypeAlias, assert_never, final, runtime_checkable
@@ -68,7 +68,14 @@ class Paired(Protocol):
         ...
 
 
-AgendaItem: TypeAlias = Fault | Burst | Ended
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something that whoever drives the world does at a moment: a client acts."""
+
+    do: Callable[[], None]
+
+
+AgendaItem: TypeAlias = Fault | Burst | Ended | Errand
 
 
 @final
@@ -408,6 +415,8 @@ class World:
     def _attend_to(self, item: AgendaItem) -> None:
         if isinstance(item, Burst):
             self.submit(item)
+        elif isinstance(item, Errand):
+            item.do()
         elif isinstance(item, Ended):
             inject.end(self, item.fault)
         else:

@@ -4,7 +4,8 @@ An `Order` is a few daemons' group layers without an engine. A regular configura
 packets; each of its daemons has come to some place in it. A change of the configuration gives the
 daemons that go together the same rest, as an engine would: what one of them has delivered all do,
 then the transitional configuration, then what is left up to a gap, and behind it only what one of
-them has sent. Everything the layers say is held against their promises by `Watcher`.
+them has sent. Everything the layers say is held against their promises
+by the simulator's `Watcher`.
 """
 
 from collections.abc import Collection
@@ -19,7 +20,8 @@ from evensong.core.groups.limits import Limits
 from evensong.core.groups.packet import decode_packet
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.totem.frames import RegularMessage
-from tests.core.groups.watcher import Facts, Watcher
+from evensong.sim.groups.facts import Facts
+from evensong.sim.groups.watch import Watcher
 
 LIMITS = Limits(payload_max=600)
 EVENTS: dict[type[object], str] = {
@@ -150,7 +152,7 @@ class Daemon:
         self.settle()
 
     def install(self, configuration: Configuration) -> None:
-        self.watcher.slot = 0
+        self.watcher.installs(transitional=configuration.transitional)
         together = [one for one in self.groups.together if one in configuration.members]
         if configuration.transitional:
             self.meet("transitional")

@@ -15,12 +15,13 @@ from evensong.core.stable import StableRecord
 from evensong.core.totem.parameters import Parameters
 from evensong.sim import evs
 from evensong.sim.engines import TOTEM, Engine
+from evensong.sim.groups.facts import Facts
+from evensong.sim.groups.watch import Watcher
 from evensong.sim.history import History, LifeId
 from evensong.sim.machine import Processor
 from evensong.sim.run import calm_of, settle_us
 from evensong.sim.setup import Setup
 from evensong.sim.world import World
-from tests.core.groups.watcher import Facts, Watcher
 
 LIMITS = Limits(payload_max=600)
 NAMES = ("g", "h", "i")
@@ -67,7 +68,7 @@ class Onlooker:
             for message in effect.messages():
                 watcher.expect(message)
         elif isinstance(effect, Install):
-            watcher.slot = 0
+            watcher.installs(transitional=effect.configuration.transitional)
 
     def stepped(self, processor: Processor) -> None:
         groups = node_of(processor).groups

@@ -7,6 +7,7 @@ from evensong.core.groups.notes import Chunk, Offer, encode_note
 from evensong.core.groups.steps import Restore
 from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
+from evensong.errors import InvariantBroken
 from tests.core.groups.library import Chaos, Client, Library
 from tests.core.groups.order import Order
 
@@ -286,7 +287,7 @@ def test_in_random_schedules_all_replicas_end_equal(first: int) -> None:
         chaos = Chaos(seed)
         try:
             chaos.run(400)
-        except AssertionError as broken:
+        except (AssertionError, InvariantBroken) as broken:
             raise AssertionError(f"seed {seed}: {broken}") from broken
         did += [one for client in chaos.library.clients for one in client.did]
     assert did.count("restore") > 30

@@ -1,0 +1,1 @@
+"""Process groups in the simulator: clients, what they are told, and the promises about it."""

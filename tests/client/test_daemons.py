@@ -1,0 +1,190 @@
+"""Programs against real daemons: the first example, a large message, a daemon that dies."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import evensong
+from evensong import (
+    ConnectionLost,
+    Group,
+    Message,
+    OrderId,
+    OutcomeUnknown,
+    Service,
+    TooLarge,
+    Unreachable,
+    View,
+)
+from tests.daemon.local import LocalCluster
+
+EXAMPLE = Path(__file__).with_name("first_example.py")
+PATIENCE_S = 60.0  # how long something may take on a busy machine before the test fails
+
+
+def start_example(cluster: LocalCluster, node: int, name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(EXAMPLE), f"unix://{cluster.state(node)}/client.sock", name]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def lines(program: subprocess.Popen[str], count: int) -> list[str]:
+    assert program.stdout is not None
+    return [program.stdout.readline().rstrip("\n") for _ in range(count)]
+
+
+async def next_message(group: Group) -> Message:
+    async for event in group:
+        if isinstance(event, Message):
+            return event
+    raise AssertionError("the stream ended")
+
+
+def test_the_first_example_two_programs_one_group(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with start_example(cluster, 1, "ann") as ann:
+            assert lines(ann, 2) == ["members: ann", "ann: ann is here"]
+            with start_example(cluster, 2, "bob") as bob:
+                assert lines(bob, 2) == ["members: ann bob", "bob: bob is here"]
+                assert lines(ann, 2) == ["members: ann bob", "bob: bob is here"]
+                bob.kill()
+            assert lines(ann, 1) == ["members: ann"]
+            ann.kill()
+
+
+def test_two_daemons_carry_messages_of_all_sizes_in_one_order(tmp_path: Path) -> None:
+    async def main(cluster: LocalCluster) -> None:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            evensong.connect(cluster.state(1), name="ann") as ann,
+            evensong.connect(cluster.state(2), name="bob") as bob,
+            ann.join("g") as mine,
+            bob.join("g") as theirs,
+        ):
+            large = bytes(range(256)) * 4_096
+            await ann.send_many("g", [b"%d" % number for number in range(20_000)])
+            await bob.send("g", large)
+            agreed = await ann.send("g", b"agreed")
+            safe = await bob.send("g", b"safe", service=Service.SAFE)
+            assert (await agreed.safe()).members == (1, 2)
+            assert (await safe.safe()).members == (1, 2)
+            assert not (await safe.safe()).reduced
+            streams: list[list[tuple[OrderId, bytes]]] = []
+            for group in (mine, theirs):
+                heard = [await next_message(group) for _ in range(20_003)]
+                streams.append([(one.order, one.payload) for one in heard])
+            assert streams[0] == streams[1]
+            assert [order for order, _ in streams[0]] == sorted(order for order, _ in streams[0])
+            assert sum(payload == large for _, payload in streams[0]) == 1
+            with pytest.raises(TooLarge):
+                await ann.send("g", bytes(17 * 2**20))
+            late = await ann.send("g", b"nobody talks any more")
+            await late.ordered()
+            idle = await ann.send("g", b"the last one")
+            await idle.ordered()
+            assert (await idle.safe()).members == (1, 2)
+
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))
+
+
+def test_a_daemon_killed_under_a_program_leaves_no_receipt_hanging(tmp_path: Path) -> None:
+    async def main(cluster: LocalCluster) -> None:
+        ann = await evensong.connect(cluster.state(1), name="ann")
+        receipts = []
+
+        async def talk() -> None:
+            while True:
+                receipts.append(await ann.send("g", bytes(100)))
+                if len(receipts) == 1_000:
+                    await receipts[0].ordered()
+                elif len(receipts) == 2_000:
+                    cluster.signal(1, signal.SIGKILL)
+
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(ConnectionLost):
+                await talk()
+            waits = [one.ordered() for one in receipts] + [one.safe() for one in receipts]
+            ends = await asyncio.gather(*waits, return_exceptions=True)
+        assert len(receipts) >= 2_000
+        assert isinstance(ends[0], tuple)
+        assert isinstance(ends[-1], OutcomeUnknown)
+        assert all(isinstance(end, tuple | OutcomeUnknown) for end in ends)
+        await ann.close()
+        with pytest.raises(Unreachable):
+            await evensong.connect(cluster.state(1))
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            evensong.connect(cluster.state(2), name="ann") as again,
+            again.join("g") as group,
+        ):
+            await group.send(b"here again")
+            assert (await next_message(group)).payload == b"here again"
+
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))
+
+
+def test_state_survives_a_daemon(tmp_path: Path) -> None:
+    class Total:
+        def __init__(self) -> None:
+            self.total = 0
+
+        def snapshot(self) -> bytes:
+            return b"%d" % self.total
+
+        def restore(self, snapshot: bytes) -> None:
+            self.total = int(snapshot)
+
+        def merge(self, snapshots: list[bytes]) -> None:
+            self.total = max(map(int, snapshots))
+
+    async def keep(group: Group, replica: Total, enough: int) -> None:
+        async for event in group:
+            if isinstance(event, Message):
+                replica.total += int(event.payload)
+            if replica.total == enough:
+                return
+
+    async def main(cluster: LocalCluster) -> None:
+        first, second = Total(), Total()
+        ann = await evensong.connect(cluster.state(1), name="ann")
+        mine = await ann.join("total", state=first)
+        async with asyncio.timeout(PATIENCE_S), evensong.connect(cluster.state(2)) as bob:
+            await ann.send_many("total", [b"1"] * 1_000)
+            await keep(mine, first, 1_000)
+            async with bob.join("total", state=second) as theirs:
+                reading = asyncio.ensure_future(keep(mine, first, 2_000))
+                await ann.send_many("total", [b"1"] * 1_000)
+                await keep(theirs, second, 2_000)
+                await reading
+                assert first.total == second.total == 2_000
+                cluster.kill(1)
+                await bob.send("total", b"1")
+                views = [event async for event in _until(theirs, second, 2_001)]
+                assert [len(view.members) for view in views if not view.transitional] == [1]
+        await ann.close()
+
+    async def _until(group: Group, replica: Total, enough: int) -> AsyncIterator[View]:
+        async for event in group:
+            if isinstance(event, View):
+                yield event
+            else:
+                replica.total += int(event.payload)
+                if replica.total == enough:
+                    return
+
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))
