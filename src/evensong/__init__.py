@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TooLarge,
         Unreachable,
     )
+    from evensong.node import Node
 
 __all__ = [
     "AlreadyMember",
@@ -40,6 +41,7 @@ __all__ = [
     "MemberId",
     "Message",
     "MessageId",
+    "Node",
     "NotMember",
     "OrderId",
     "OutcomeUnknown",
@@ -61,6 +63,7 @@ _HOMES = {
     "evensong.client.flights": ("Held",),
     "evensong.client.message": ("Message", "MessageId", "Service"),
     "evensong.client.replica": ("Replica",),
+    "evensong.node": ("Node",),
     "evensong.core.groups.events": ("Cause", "MemberId", "OrderId", "View"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
