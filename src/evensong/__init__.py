@@ -1,12 +1,13 @@
 """evensong: group communication with extended virtual synchrony.
 
 Names are loaded when they are first used, so that importing the package costs next to nothing.
-`evensong.sync` is the library for programs without asyncio.
+`sync` is the library for programs without asyncio; docs/library.md tells of both.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evensong import sync
     from evensong.client.connection import Connection, Group, Receipt, connect
     from evensong.client.flights import Held
     from evensong.client.message import Message, MessageId, Service
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         TooLarge,
         Unreachable,
     )
+    from evensong.node import Node
 
 __all__ = [
     "AlreadyMember",
@@ -40,6 +42,7 @@ __all__ = [
     "MemberId",
     "Message",
     "MessageId",
+    "Node",
     "NotMember",
     "OrderId",
     "OutcomeUnknown",
@@ -52,6 +55,7 @@ __all__ = [
     "View",
     "__version__",
     "connect",
+    "sync",
 ]
 
 __version__ = "0.1.0"
@@ -61,17 +65,22 @@ _HOMES = {
     "evensong.client.flights": ("Held",),
     "evensong.client.message": ("Message", "MessageId", "Service"),
     "evensong.client.replica": ("Replica",),
+    "evensong.node": ("Node",),
     "evensong.core.groups.events": ("Cause", "MemberId", "OrderId", "View"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    """Load a public name from where it is defined."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # for a type checker, a name that is not above is an error
 
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(_HOME_OF.get(name, "evensong.errors")), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        """Load a public name from where it is defined."""
+        from importlib import import_module
+
+        if name == "sync":
+            return import_module("evensong.sync")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(import_module(_HOME_OF.get(name, "evensong.errors")), name)
+        globals()[name] = found
+        return found

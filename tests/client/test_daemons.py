@@ -45,7 +45,9 @@ async def next_message(group: Group) -> Message:
 
 
 def test_the_first_example_two_programs_one_group(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 2) as cluster:
+    directory = tmp_path / ("in a directory with a name" * 5)  # longer than an address can be
+    directory.mkdir()
+    with LocalCluster(directory, 2) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         with start_example(cluster, 1, "ann") as ann:

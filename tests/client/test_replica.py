@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from evensong.client.dialogue import NOTE_WINDOW
 from evensong.client.message import Message
 from evensong.client.replica import Policy
 from evensong.core.groups.events import View
@@ -164,6 +165,23 @@ def test_a_large_state_is_sent_in_pieces_and_arrives_whole() -> None:
     rng = Random(5)
     ann.log.applied = ["".join(rng.choices("abcdef", k=1_000)) for _ in range(300)]
     bob = Member(cluster, 2, "bob")
+    read_all(cluster, ann, bob)
+    assert bob.log.applied == ann.log.applied
+
+
+def test_a_large_state_on_its_way_leaves_room_for_messages() -> None:
+    cluster = Cluster(1)
+    ann = Member(cluster, 1, "ann")
+    read_all(cluster, ann)
+    ann.log.applied = ["x" * 1_000] * 2_000
+    bob = Member(cluster, 1, "bob")
+    ann.read()
+    ann.read()
+    dialogue = ann.program.dialogue
+    said = dialogue.take_output()
+    assert NOTE_WINDOW <= dialogue.in_flight <= NOTE_WINDOW + 2**17
+    assert dialogue.can_send()
+    ann.program.connection.feed(said)
     read_all(cluster, ann, bob)
     assert bob.log.applied == ann.log.applied
 

@@ -1,10 +1,11 @@
 """Where a daemon is: the address that a program gives to `connect`."""
 
 import os
+import socket
 from pathlib import Path
 from typing import Final
 
-from evensong.errors import BadAddress
+from evensong.errors import BadAddress, Unreachable
 from evensong.ipc.frames import CLIENT_SOCKET
 
 SCHEME: Final = "unix://"
@@ -28,6 +29,30 @@ def socket_path(address: str | os.PathLike[str]) -> str:
         raise BadAddress(f"{text!r}: {SHAPE}")
     path = Path(text)
     return str(path / CLIENT_SOCKET if path.is_dir() else path)
+
+
+def open_stream(path: str) -> socket.socket:
+    """Connect to a daemon's socket, however long its path; raise `Unreachable` if nobody is there.
+
+    The stream does not block.
+    """
+    directory, name = os.path.split(path)
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream.setblocking(False)
+    try:
+        handle = os.open(directory or ".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            # A name in an open directory, since a path may be longer than an address can be.
+            stream.connect(f"/proc/self/fd/{handle}/{name}")
+        finally:
+            os.close(handle)
+    except BlockingIOError:
+        stream.close()
+        raise Unreachable(f"{path}: too many wait to be let in") from None
+    except OSError as error:
+        stream.close()
+        raise Unreachable(f"{path}: {error.strerror or error}") from None
+    return stream
 
 
 def default_name() -> str:

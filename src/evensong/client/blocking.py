@@ -6,12 +6,12 @@ for the program to read is never waited for in turn.
 """
 
 import select
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar, final
 
+from evensong.client.address import open_stream
 from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer
 from evensong.errors import ConnectionLost, Unreachable
@@ -32,13 +32,7 @@ class Line:
         self.dialogue: Final = Dialogue(name)
         self._unsent = memoryview(b"")
         self._poll: Final = select.poll()
-        self._socket: Final = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.connect(path)
-        except OSError as error:
-            self._socket.close()
-            raise Unreachable(f"{path}: {error.strerror or error}") from None
-        self._socket.setblocking(False)
+        self._socket: Final = open_stream(path)
         try:
             self.answered(self.dialogue.welcome, None)
         except ConnectionLost as error:

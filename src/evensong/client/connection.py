@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, final
 
-from evensong.client.address import default_name, socket_path
+from evensong.client.address import default_name, open_stream, socket_path
 from evensong.client.consignment import Consignment, as_bytes, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
@@ -331,10 +331,7 @@ class Connecting:
     async def _connect(self) -> Connection:
         link = Link(Dialogue(self._name))
         loop = asyncio.get_running_loop()
-        try:
-            await loop.create_unix_connection(lambda: link, self._path)
-        except OSError as error:
-            raise Unreachable(f"{self._path}: {error.strerror or error}") from None
+        await loop.create_unix_connection(lambda: link, sock=open_stream(self._path))
         try:
             await link.answered(link.dialogue.welcome)
         except ConnectionLost as error:

@@ -48,6 +48,7 @@ from evensong.ipc import frames, wire
 from evensong.ipc.splitter import HEAD_SIZE, Splitter
 
 SEND_WINDOW: Final = 2**20  # bytes
+NOTE_WINDOW: Final = 2**18  # beyond it notes wait: messages should not wait long behind a snapshot
 NOTE_ROOM: Final = 64  # bytes of a note that are not snapshot
 SENDING: Final = 2**31  # request ids of frames have this bit, those of other requests have not
 REASONS: Final = {
@@ -364,7 +365,7 @@ class Dialogue:
 
     def _send_notes(self) -> None:
         for group, replication in self._replications.items():
-            while self.can_send():
+            while self.in_flight < NOTE_WINDOW and not self.is_throttled:
                 note = replication.transfer.next_note()
                 if note is None:
                     break

@@ -1,0 +1,42 @@
+"""A daemon that belongs to a program."""
+
+import doctest
+import os
+from pathlib import Path
+
+import pytest
+
+import evensong
+import evensong.node
+import evensong.sync
+from evensong.errors import BadSettings, CannotStart
+
+
+def test_the_example_runs() -> None:
+    result = doctest.testmod(evensong.node, extraglobs={"evensong": evensong})
+    assert result.attempted
+    assert not result.failed
+
+
+def test_it_ends_with_the_block_and_leaves_nothing() -> None:
+    with evensong.Node() as node:
+        state = Path(node.address.removeprefix("unix://")).parent
+        with evensong.sync.connect(node.address) as es:
+            assert es.message_max == 16 * 2**20
+        pid = node.pid
+    assert not state.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_settings_that_cannot_work_are_told(tmp_path: Path) -> None:
+    config = tmp_path / "n1.toml"
+    config.write_text('cluster = "x"\nnode = 1\nstate = "n1"\ninsecure = true\n')
+    with pytest.raises(BadSettings), evensong.Node(config):
+        pass
+    config.write_text(
+        'cluster = "x"\nnode = 1\nstate = "n1"\ninsecure = true\n[peers]\n1 = "203.0.113.9:1"\n'
+    )
+    (tmp_path / "n1").mkdir()
+    with pytest.raises(CannotStart), evensong.Node(config):
+        pass
