@@ -89,6 +89,19 @@ def test_an_oversized_datagram_is_seen_to_be_one(ends: tuple[Datagrams, Datagram
     assert [len(one) > DATAGRAM_MAX for one in arrived(there, 1)] == [True]
 
 
+@pytest.mark.parametrize("in_bursts", [True, False])
+def test_every_empty_datagram_is_one(in_bursts: bool) -> None:
+    host = own_host()
+    here, there = (Address(host, port) for port in free_ports(host, 2))
+    sender, receiver = Datagrams(here, {2: there}), Datagrams(there, {}, in_bursts=in_bursts)
+    said = [b"", b"", b"x", b"", b""]
+    for datagram in said:
+        sender.broadcast(alone(datagram))
+    assert arrived(receiver, len(said)) == said
+    sender.close()
+    receiver.close()
+
+
 def test_an_ignored_peer_is_sent_nothing(ends: tuple[Datagrams, Datagrams]) -> None:
     here, there = ends
     here.ignore([2])

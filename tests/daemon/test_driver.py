@@ -12,10 +12,11 @@ from evensong.core.ids import Configuration
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import PROFILES
+from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, Life, clock
+from evensong.daemon.driver import ASIDE, Driver, Life, clock
 from evensong.daemon.listener import Listener
-from evensong.daemon.seal import ENVELOPE, Opener, Sealer, make_key
+from evensong.daemon.seal import COUNTER, ENVELOPE, Key, Opener, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
@@ -44,14 +45,15 @@ class Recorded(Listener):
 class Stage:
     """A driver of node 1, nodes 2 and 3 as the test plays them."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, key: Key | None = KEY) -> None:
         host = own_host()
         here, there, beyond = (Address(host, port) for port in free_ports(host, 3))
         self.peer_address = there
         self.own = Datagrams(here, {2: there, 3: beyond})
         self.peer = Datagrams(there, {1: here})
         self.third = Datagrams(beyond, {1: here})
-        self.sealer = Sealer("demo", KEY, 2, 5, 9)
+        self.key = key
+        self.sealer = Sealer("demo", key, 2, 5, 9)
         self.history = History()
         self.driver = Driver(
             Life(1, 7, 3),
@@ -59,8 +61,8 @@ class Stage:
             PROFILES["lan"],
             Limits(),
             (1, 2, 3),
-            Sealer("demo", KEY, 1, 7, 3),
-            Opener("demo", (KEY,), 1_024, DATAGRAM_MAX),
+            Sealer("demo", key, 1, 7, 3),
+            Opener("demo", (key,) if key else (), 1_024, DATAGRAM_MAX),
             self.own,
             StableStore(state),
             [2, 3],
@@ -68,7 +70,7 @@ class Stage:
         )
 
     def say(self, kind: int, node: int = 2, rest: bytes = b"") -> None:
-        sealer = self.sealer if node == 2 else Sealer("demo", KEY, node, 5, 9)
+        sealer = self.sealer if node == 2 else Sealer("demo", self.key, node, 5, 9)
         self.peer.unicast(1, sealer.seal(wire.HEADER.pack(kind, node, 5) + rest))
 
     def turn(self) -> None:
@@ -118,6 +120,46 @@ def test_what_is_refused_is_booked_by_reason_and_on_whom_it_claims_to_be(stage: 
         ("ignored", 2): 1,
     }
     assert stage.driver.heard_at == {}
+
+
+def test_each_datagram_of_a_burst_is_booked_on_whom_it_claims_to_be(stage: Stage) -> None:
+    stage.driver.ignore([2])
+    sealers = [stage.sealer, Sealer("demo", KEY, 4, 5, 9)]
+    for _ in range(2):  # a life that is met, and one that is known
+        for node, sealer in zip((2, 4), sealers, strict=True):
+            frames = [wire.HEADER.pack(wire.JOIN, node, 5)] * 3
+            stage.peer.broadcast(sealer.seal_burst(frames))
+        stage.turn()
+    assert stage.driver.refusals == {("not a peer", 0): 6, ("ignored", 2): 6}
+    assert stage.driver.heard_at == {}
+
+
+def test_a_burst_is_heard_if_any_of_it_is_the_rings(stage: Stage) -> None:
+    for kinds in ((ASIDE, ASIDE), (ASIDE, ASIDE), (ASIDE, wire.JOIN)):
+        assert stage.driver.heard_at == {}
+        frames = [wire.HEADER.pack(kind, 2, 5) for kind in kinds]
+        stage.peer.broadcast(stage.sealer.seal_burst(frames))
+        stage.turn()
+    assert list(stage.driver.heard_at) == [2]
+
+
+@pytest.mark.parametrize("kind", [wire.REGULAR, wire.TOKEN, ASIDE])
+@pytest.mark.parametrize("length", [0, 12])
+def test_a_burst_of_frames_too_short_to_say_whose_they_are_is_refused(
+    tmp_path: Path, kind: int, length: int
+) -> None:
+    with closing(Stage(tmp_path, key=None)) as stage:
+        frame = wire.HEADER.pack(kind, 2, 5)
+        stage.say(wire.JOIN)
+        cut = [stage.sealer.seal(frame + bytes(7)) for _ in range(3)]
+        at = slice(ENVELOPE.size - COUNTER.size, ENVELOPE.size)
+        short = [
+            one[: at.start] + COUNTER.pack(COUNTER.unpack(one[at])[0], length) + one[at.stop :]
+            for one in cut
+        ]
+        stage.peer.broadcast(Burst(b"".join(short), len(short[0])))
+        stage.turn()
+        assert stage.driver.refusals == {("frame of another transmitter", 2): 3}
 
 
 def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 import pytest
+from hypothesis import given
+from hypothesis.strategies import booleans, integers, just, lists, one_of, sampled_from, tuples
 
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
 from evensong.daemon.burst import Burst
 from evensong.daemon.seal import (
+    COUNTER,
     ENVELOPE,
     OVERHEAD,
     STRANGERS_MAX,
@@ -177,6 +180,40 @@ def test_a_burst_is_opened_as_one_after_the_other(key: Key | None) -> None:
             runs += 1
         assert together.lives() == apart.lives()
     assert runs == 4
+
+
+# The counter of a datagram beyond the last one's, and the length of its frame as it says.
+ODD = tuples(sampled_from([1, 1, 1, 0, 2, -3, 90]), one_of(just(25), just(25), integers(0, 70)))
+
+
+@given(booleans(), booleans(), lists(lists(ODD, min_size=1, max_size=3), max_size=4))
+def test_a_burst_of_odd_datagrams_is_opened_as_one_after_the_other(
+    is_sealed: bool, is_padded: bool, rows: list[list[tuple[int, int]]]
+) -> None:
+    key = KEY if is_sealed else None
+    seals = Sealer("demo", key, 1, 5, 9)
+    apart, together = (Opener("demo", (key,) if key else (), WINDOW, DATAGRAM_MAX) for _ in "ab")
+    for row in [[(1, 25)], *rows]:
+        datagrams: list[bytes] = []
+        for step, length in row:
+            seals.counter = max(0, seals.counter + step - 1)
+            datagram = seals.seal(frame()) + bytes(20 * is_padded)
+            said = COUNTER.pack(seals.counter, length)
+            datagrams.append(datagram[: ENVELOPE.size - len(said)] + said + frame())
+            if length == len(frame()):
+                datagrams[-1] = datagram
+            datagrams[-1] = datagrams[-1].ljust(len(datagram), b"\0")
+        expected = [outcome(apart, one) for one in datagrams]
+        run = together.open_burst(Burst(b"".join(datagrams), len(datagrams[0])))
+        assert (run.frames() if run else [outcome(together, one) for one in datagrams]) == expected
+        assert together.lives() == apart.lives()
+
+
+def outcome(opener: Opener, datagram: bytes) -> bytes | str:
+    try:
+        return opener.open(datagram)
+    except Refused as refused:
+        return refused.reason
 
 
 def opened(opener: Opener, datagram: bytes) -> bytes:

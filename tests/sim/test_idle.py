@@ -6,19 +6,21 @@ from evensong.core.totem.parameters import FAST, LAN, Parameters
 from evensong.sim.engines import TOTEM
 from evensong.sim.history import History
 from evensong.sim.setup import Options, Setup, Weather
+from evensong.sim.workload import Burst
 from evensong.sim.world import World
 
 NODES = (1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize(("parameters", "loss"), [(LAN, 0.05), (FAST, 0.02)])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "speaker"), [(1, 0), (2, 4)])
 def test_an_idle_ring_holds_on_a_network_that_loses(
-    parameters: Parameters, loss: float, seed: int
+    parameters: Parameters, loss: float, seed: int, speaker: int
 ) -> None:
     options = Options(NODES, seed, Weather(latency_us=200), parameters=parameters)
     history = History()
-    world = World(Setup(options), TOTEM, history)
+    said = (Burst(2_000_000, speaker),) if speaker else ()  # the token rests there from then on
+    world = World(Setup(options, workload=said), TOTEM, history)
     world.run(3_000_000)
     formed = [len(life.confs) for life in history.lives.values()]
     for source in NODES:

@@ -4,6 +4,8 @@ from evensong.core.effects import Deliver, Effect, Service, Unicast
 from evensong.core.stable import StableRecord, decode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage
+from evensong.core.totem.ring import SingleRing
+from evensong.sim.engines import TOTEM
 from evensong.sim.faults import (
     Calm,
     Crash,
@@ -18,7 +20,7 @@ from evensong.sim.faults import (
     When,
 )
 from evensong.sim.history import History
-from evensong.sim.machine import Clock, Inbox, Processor
+from evensong.sim.machine import ROW_MAX, Clock, Inbox, Processor
 from evensong.sim.setup import Options, Setup, Weather
 from evensong.sim.workload import Burst
 from evensong.sim.world import World, apart
@@ -239,6 +241,35 @@ def test_a_waiting_token_lets_data_pass_and_makes_joins_wait() -> None:
     taken = [inbox.take()[0] for _ in range(6)]
     # Four are drained: join, regular, join, regular. The last regular comes too late.
     assert taken == [REGULAR, REGULAR, TOKEN, JOIN, JOIN, REGULAR]
+
+
+def test_messages_of_one_transmitter_that_wait_are_handed_over_together() -> None:
+    inbox = Inbox(frozenset([REGULAR]), frozenset([TOKEN]), 4)
+    first, second = (HEAD.pack(REGULAR, node, 1) for node in (1, 2))
+    join, token = (HEAD.pack(kind, 1, 1) for kind in (JOIN, TOKEN))
+    for datagram in (first, first + b"b", second, first, join, join):
+        inbox.put(datagram)
+    rows = [inbox.take_row() for _ in range(5)]
+    assert rows == [[first, first + b"b"], [second], [first], [join], [join]]
+    for datagram in [token] + 6 * [first]:
+        inbox.put(datagram)
+    assert [inbox.take_row() for _ in range(3)] == [4 * [first], [token], 2 * [first]]
+    for _ in range(ROW_MAX + 1):
+        inbox.put(first)
+    assert [len(inbox.take_row()) for _ in range(2)] == [ROW_MAX, 1]
+
+
+def test_a_busy_processor_keeps_messages_as_they_came_together() -> None:
+    bursts = tuple(Burst(at, 1, 40, safe=1.0) for at in range(100_000, 104_000, 1_000))
+    world = World(Setup(Options(NODES, cost_us=20), workload=bursts), TOTEM)
+    lengths: set[int] = set()
+    for at in range(100_000, 110_000, 50):
+        world.run(at)
+        core = world.by_node[2].core
+        assert isinstance(core, SingleRing)
+        kept = core.machine.ring.buffer.messages.values()
+        lengths |= {one.last_seq - one.first_seq for one in kept if one.sender_id == 1}
+    assert max(lengths) > 3
 
 
 def test_a_clock_that_runs_fast_rings_early() -> None:

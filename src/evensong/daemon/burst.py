@@ -23,16 +23,19 @@ class Burst(NamedTuple):
         return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def bursts(frames: Sequence[bytes], overhead: int, burst_max: int) -> list[Sequence[bytes]]:
+def bursts(
+    frames: Sequence[bytes], overhead: int, burst_max: int, size_max: int
+) -> list[Sequence[bytes]]:
     """Cut a list of frames into those that one call can send, `overhead` bytes around each.
 
     They are equally long but for the last, which may be shorter. One that is a little shorter goes
-    along in the middle: it is padded when it is sealed, and the envelope says where it ends.
+    along in the middle: it is padded when it is sealed, and the envelope says where it ends. One
+    that is longer than `size_max` cannot be sent, and is by itself: it takes nothing along.
     """
     if burst_max == 1:
         return [[one] for one in frames]
     if len(set(map(len, frames))) == 1:
-        step = _most(len(frames[0]) + overhead, burst_max)
+        step = _most(len(frames[0]) + overhead, burst_max, size_max)
         return [frames[at : at + step] for at in range(0, len(frames), step)]
     made: list[list[bytes]] = []
     size = room = 0  # of the datagrams in the current burst, and how many more it may take
@@ -45,9 +48,9 @@ def bursts(frames: Sequence[bytes], overhead: int, burst_max: int) -> list[Seque
         else:
             made.append([frame])
             size = length
-            room = _most(size, burst_max) - 1
+            room = _most(size, burst_max, size_max) - 1
     return [*made]
 
 
-def _most(size: int, burst_max: int) -> int:
-    return max(1, min(burst_max, BURST_BYTES_MAX // size))
+def _most(size: int, burst_max: int, size_max: int) -> int:
+    return max(1, min(burst_max, BURST_BYTES_MAX // size)) if size <= size_max else 1

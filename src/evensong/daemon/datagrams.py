@@ -189,7 +189,10 @@ class Datagrams:
             except OSError as error:  # an old send's complaint; nothing was received
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
         for (size, _), row in groupby(received, _length_and_name):
-            yield Burst(b"".join(row), size)
+            if size:
+                yield Burst(b"".join(row), size)
+            else:
+                yield from [Burst(b"", 0) for _ in row]  # each is one, though end to end none is
 
     def _drain_merged(self, heard: socket.socket, datagrams_max: int) -> Iterator[Burst]:
         receive = heard.recvmsg

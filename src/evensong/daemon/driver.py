@@ -44,7 +44,7 @@ from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
 from evensong.daemon.outbox import Outbox, make_packet, marked
 from evensong.daemon.seal import Key, Opener, Refused, Sealer
-from evensong.daemon.settings import Address
+from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 
@@ -54,6 +54,7 @@ TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 BREAKS_MAX: Final = 64  # that are remembered
+unpack_header: Final = wire.HEADER.unpack_from
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
 
@@ -219,12 +220,18 @@ class Driver:
         self._opener.begin_turn()
         for burst in self._drained():
             run = self._opener.open_burst(burst) if burst.size < len(burst.data) else None
-            if run is not None and not self._is_admitted(run.buffers[0], run.starts[0]):
-                continue
-            if run is not None and {*map(getitem, run.buffers, run.starts)} == ONLY_REGULAR:
-                runs.append(run)
-                continue
-            for frame in run.frames() if run is not None else self._opened(burst):
+            if run is None:
+                frames = self._opened(burst)
+            else:
+                kinds = {*map(getitem, run.buffers, run.starts)}
+                _, transmitter, _ = unpack_header(run.buffers[0], run.starts[0])
+                if not self._is_admitted(transmitter, min(kinds), len(run.starts)):
+                    continue
+                if kinds == ONLY_REGULAR:
+                    runs.append(run)
+                    continue
+                frames = run.frames()
+            for frame in frames:
                 kind = frame[0]
                 if kind == wire.REGULAR:
                     regulars.append(frame)
@@ -257,7 +264,8 @@ class Driver:
             except Refused as refused:
                 self.refuse(refused.reason, refused.transmitter)
             else:
-                if self._is_admitted(frame, 0):
+                kind, transmitter, _ = unpack_header(frame)
+                if self._is_admitted(transmitter, kind, 1):
                     frames.append(frame)
         return frames
 
@@ -268,11 +276,10 @@ class Driver:
             return (burst for burst in drained if not burst.data.startswith(mine))
         return drained
 
-    def _is_admitted(self, buffer: bytes, at: int) -> bool:
-        """Whether the transmitter of the frame there is a peer; if so, note that it was heard."""
-        kind, transmitter, _ = wire.HEADER.unpack_from(buffer, at)
+    def _is_admitted(self, transmitter: ProcessorId, kind: int, datagrams: int) -> bool:
+        """Whether these come from a peer; if so, and if they are the ring's, it was heard."""
         if transmitter in self.ignored:
-            self.refuse("ignored", transmitter)
+            self.refuse("ignored", transmitter, datagrams)
         elif transmitter in self._peers:
             if kind < ASIDE:
                 self.heard_at[transmitter] = clock()
@@ -280,13 +287,13 @@ class Driver:
         elif transmitter == self.life.node:
             return True  # a twin of mine is the core's business
         else:
-            self.refuse("not a peer", transmitter)
+            self.refuse("not a peer", transmitter, datagrams)
         return False
 
-    def refuse(self, reason: str, claimed: ProcessorId) -> None:
-        """Count a datagram that had no effect."""
+    def refuse(self, reason: str, claimed: ProcessorId, datagrams: int = 1) -> None:
+        """Count datagrams that had no effect."""
         key = (reason, claimed if claimed in self._peers else STRANGER)
-        self.refusals[key] = self.refusals.get(key, 0) + 1
+        self.refusals[key] = self.refusals.get(key, 0) + datagrams
 
     # What the core asks for
 
@@ -347,7 +354,8 @@ class Driver:
 
     def _flush(self, burst: list[bytes]) -> None:
         if burst:
-            for frames in bursts(burst, self._sealer.overhead, self._datagrams.burst_max()):
+            most = self._datagrams.burst_max()
+            for frames in bursts(burst, self._sealer.overhead, most, DATAGRAM_MAX):
                 self._datagrams.broadcast(self._sealer.seal_burst(frames))
             burst.clear()
 

@@ -262,6 +262,7 @@ class Opener:
             first <= life.highest
             or counters != tuple(range(first, first + count))
             or names.count(names[0]) != count
+            or min(lengths) < WHO_AT + WHO_SIZE  # what lies behind a shorter frame is not in it
             or max(lengths) + HEAD_SIZE + (TAG_SIZE if life.aead else 0) > size
         ):
             return None

@@ -18,7 +18,8 @@ class Tail(Listener):
 
     def __init__(self) -> None:
         self.safe = 0
-        self._latest: Final[deque[tuple[RingId, Part]]] = deque(maxlen=TAIL_MAX)
+        self._latest: Final[deque[tuple[RingId, Part]]] = deque()  # no more than the last few need
+        self._kept = 0  # messages in them
         self.configurations = 0
         self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
@@ -28,9 +29,13 @@ class Tail(Listener):
         """Count safe deliveries and keep the last few for a while."""
         for part in delivered.parts:
             if part.service is SAFE:
-                self.safe += part.last_seq - part.first_seq + 1
-        conf_id = delivered.conf_id
-        self._latest.extend((conf_id, part) for part in delivered.parts[-TAIL_MAX:])
+                self.safe += _length(part)
+        latest = self._latest
+        for part in delivered.parts[-TAIL_MAX:]:
+            latest.append((delivered.conf_id, part))
+            self._kept += _length(part)
+        while self._kept - _length(latest[0][1]) >= TAIL_MAX:  # a part keeps all it came with
+            self._kept -= _length(latest.popleft()[1])
 
     def last(self) -> list[tuple[RingId, Ordered]]:
         """Return the last few messages, each with the configuration it was delivered in."""
@@ -50,3 +55,7 @@ class Tail(Listener):
         """Count a visit of the token, and what it repaired."""
         self.visits += 1
         self.resent += visit.resent
+
+
+def _length(part: Part) -> int:
+    return part.last_seq - part.first_seq + 1

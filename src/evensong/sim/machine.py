@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from evensong.sim.history import Life
 
 MILLION: Final = 1_000_000
+ROW_MAX: Final = 64  # messages that are handed over together
+HEAD_SIZE: Final = 13  # kind, transmitter and incarnation: so every engine's frames begin
 NO_FUSE: Final = -1
 
 
@@ -135,6 +137,18 @@ class Inbox:
         self.others.extendleft(reversed(self.late))
         self.late.clear()
         return self.tokens.popleft()
+
+    def take_row(self) -> list[bytes]:
+        """Return what is handed over together next: messages of one transmitter, or a datagram."""
+        row = [self.take()]
+        if row[0][0] in self._regular:
+            head = row[0][:HEAD_SIZE]
+            others = self.others
+            while others and len(row) < ROW_MAX and others[0].startswith(head):
+                if self.tokens and self._drained >= self.drain_max:
+                    break
+                row.append(self.take())
+        return row
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""

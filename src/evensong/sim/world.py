@@ -28,6 +28,7 @@ from evensong.core.effects import (
     unbundled,
 )
 from evensong.core.ids import ProcessorId
+from evensong.core.run import run_of
 from evensong.core.timer import NEVER
 from evensong.sim import inject
 from evensong.sim.engines import Engine
@@ -225,10 +226,10 @@ class World:
         if now >= processor.busy_until:
             inbox = processor.inbox
             while len(inbox) and processor.core is core and now >= processor.busy_until:
-                datagram = inbox.take()
-                self.datagrams += 1
-                processor.busy_until = now + processor.cost_us
-                core.receive(datagram, processor.clock.local(now))
+                row = inbox.take_row()
+                self.datagrams += len(row)
+                processor.busy_until = now + len(row) * processor.cost_us
+                core.receive_run(run_of(row), processor.clock.local(now))
                 self._perform(processor, core)
             processor.weigh()
             if processor.core is core:

@@ -5,6 +5,7 @@ from evensong.core.totem import wire
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
 from tests.core.totem.bench import (
+    HOP_US,
     Bench,
     Desk,
     datagrams,
@@ -126,6 +127,66 @@ def test_a_hold_cancel_means_nothing_to_a_ring_that_forms(state: State) -> None:
     _, desk = reach(state)
     cancel = wire.encode_hold_cancel(desk.machine.ring.ring_id, 3, 1)
     assert dropped(desk, cancel, "hold_cancel of another ring")
+
+
+def rests_with(bench: Bench) -> list[int]:
+    return [node for node in bench.desks if bench[node].machine.holder.held_token is not None]
+
+
+def spoken_last_by(node: int) -> Bench:
+    """Return a ring whose idle token rests with somebody who has sent."""
+    bench = ring_of(1, 2, 3)
+    bench.submit(node, b"first")
+    bench.run_until(lambda: rests_with(bench) != [])
+    assert rests_with(bench) == [node]
+    return bench
+
+
+def test_an_idle_token_goes_to_rest_with_one_speaker_after_the_other() -> None:
+    bench = spoken_last_by(3)
+    for node in (2, 3, 1, 2):
+        ring_id = bench[1].machine.ring.ring_id
+        bench.submit(node, b"by %d" % node, service=Service.SAFE)
+        bench.run_until(lambda node=node: rests_with(bench) == [node])  # type: ignore[misc]
+        assert [bench.payloads(one)[-1] for one in (1, 2, 3)] == [b"by %d" % node] * 3
+        bench.run(4 * bench[1].machine.parameters.hold)  # it goes round, and rests there again
+        bench.run_until(lambda: rests_with(bench) != [])
+        assert rests_with(bench) == [node]
+        assert bench[1].machine.ring.ring_id == ring_id
+
+
+def test_a_lost_hold_cancel_costs_no_more_than_the_hold() -> None:
+    bench = spoken_last_by(3)
+    bench.loses = lambda _source, _target, datagram: datagram[0] == wire.HOLD_CANCEL
+    at = bench.now
+    bench.submit(2, b"unheard")
+    bench.run_until(lambda: all(b"unheard" in bench.payloads(node) for node in (1, 2, 3)))
+    assert bench.now - at <= bench[1].machine.parameters.hold + 20 * HOP_US
+    assert bench.is_ring(1, 2, 3)
+
+
+def test_who_holds_the_idle_token_may_leave_and_the_others_go_on() -> None:
+    bench = spoken_last_by(3)
+    bench.take(3, bench[3].leave())
+    bench.run_until(lambda: bench.is_ring(1, 2))
+    bench.submit(2, b"without it")
+    bench.run_until(lambda: b"without it" in bench.payloads(1))
+    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
+    assert bench[1].machine.holder.held_token is None
+
+
+def test_who_holds_the_idle_token_may_be_cut_off_and_both_sides_go_on() -> None:
+    bench = spoken_last_by(3)
+    bench.loses = lambda source, target, _datagram: 3 in (source, target)
+    bench.flight.clear()
+    bench.run_until(lambda: bench.is_ring(1, 2) and bench.is_ring(3))
+    bench.submit(2, b"here")
+    bench.submit(3, b"there")
+    bench.run_until(lambda: b"here" in bench.payloads(1) and b"there" in bench.payloads(3))
+    bench.loses = lambda _source, _target, _datagram: False
+    bench.run_until(lambda: bench.is_ring(1, 2, 3))
+    bench.run_until(lambda: rests_with(bench) != [])
+    assert rests_with(bench) == [1]  # nobody has spoken on this ring
 
 
 @cell("beacon timer", OPERATIONAL)
