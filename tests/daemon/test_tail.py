@@ -32,6 +32,9 @@ class Piece:
     def payloads(self) -> list[bytes]:
         return [b"%d" % seq for seq in range(self.first_seq, self.last_seq + 1)]
 
+    def bytes_at(self, at: int) -> set[int]:
+        return {payload[at] for payload in self.payloads()}
+
 
 @given(lists(lists(integers(1, 40), min_size=1, max_size=20), max_size=8))
 def test_the_last_few_messages_are_told_in_order(deliveries: list[list[int]]) -> None:

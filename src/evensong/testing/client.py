@@ -14,7 +14,8 @@ from evensong.core.groups.control import is_address
 from evensong.core.groups.events import Destination, MemberId, View, is_group_name
 from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
 from evensong.core.groups.limits import GROUPS_MAX
-from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Take, Transfer
+from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
+from evensong.core.groups.transfer import Transfer
 from evensong.errors import (
     AlreadyMember,
     BadName,

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
 
 from evensong.core.groups.events import MemberId, OrderId, View
 from evensong.core.groups.notes import Offer, decode_note
-from evensong.core.groups.transfer import Apply, Merge, Restore, Show, Take, Transfer
+from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
+from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
 from evensong.errors import MalformedFrame
 from evensong.sim.groups.facts import Facts, Key, Place, broken
