@@ -85,11 +85,11 @@ def test_two_daemons_carry_messages_of_all_sizes_in_one_order(tmp_path: Path) ->
             assert sum(payload == large for _, payload in streams[0]) == 1
             with pytest.raises(TooLarge):
                 await ann.send("g", bytes(17 * 2**20))
-            late = await ann.send("g", b"nobody talks any more")
-            await late.ordered()
-            idle = await ann.send("g", b"the last one")
-            await idle.ordered()
-            assert (await idle.safe()).members == (1, 2)
+            async with evensong.connect(cluster.state(1)) as late:
+                early = await late.send("g", b"nobody talks any more")
+                await early.ordered()
+                assert (await (await ann.send("g", b"but this")).safe()).members == (1, 2)
+                assert (await early.safe()).members == (1, 2)  # it asks when all has been told
 
     with LocalCluster(tmp_path, 2) as cluster:
         cluster.start()

@@ -206,7 +206,7 @@ def test_a_goodbye_is_answered_though_nobody_has_read() -> None:
         cluster.settle()
     answer = ann.dialogue.bye()
     cluster.settle()
-    answer.result()
+    assert answer.is_done
 
 
 def test_what_is_asked_comes_behind_what_was_sent() -> None:

@@ -169,6 +169,16 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"testing": 1}, "testing: takes true or false"),
         ({"trace": "all"}, "trace: takes one of off, views, digests, events; got 'all'"),
         ({"trace_keep": "10GB"}, "trace_keep: a size is written"),
+        ({"electorate": []}, "electorate: takes a list of 1 to 128 nodes"),
+        ({"electorate": [1, 1]}, "electorate: names a node twice"),
+        ({"electorate": [0]}, "electorate: takes a number from 1"),
+        ({"message_max": "0KiB"}, "message_max: takes 1KiB to 1GiB"),
+        ({"message_max": "2GiB"}, "message_max: takes 1KiB to 1GiB"),
+        ({"message_max": 7}, "message_max: a size is written"),
+        ({"client_queue": "1"}, "client_queue: a size is written"),
+        ({"client_mode": 600}, 'client_mode: takes an octal mode such as "0600"'),
+        ({"client_mode": "0999"}, 'client_mode: takes an octal mode such as "0600"'),
+        ({"client_group": ""}, "client_group: takes a text"),
         ({"colour": "blue"}, "colour: no such key; there are cluster, node, peers"),
     ],
 )
@@ -201,6 +211,24 @@ def test_a_smaller_packet_leaves_less_for_a_frame() -> None:
 def test_the_smallest_packet_carries_the_largest_cluster() -> None:
     many = {str(n): f"a:{n}" for n in range(1, PROCESSORS_MAX + 1)}
     assert parsed(packet=548, peers=many).processors() == PROCESSORS_MAX
+
+
+def test_groups_have_bounds_that_can_work() -> None:
+    for settings in (parsed(), parsed(packet=548), parsed(message_max="1GiB")):
+        settings.limits().check()
+        assert settings.client_queue >= 4 * settings.message_max
+    assert parsed(client_queue="1MiB", message_max="64KiB").client_queue == 2**20
+
+
+def test_a_majority_is_of_all_daemons_unless_said_otherwise() -> None:
+    assert parsed().voters() == (1, 2, 3)
+    assert parsed(electorate=[5, 1, 2]).voters() == (1, 2, 5)
+
+
+def test_a_group_of_clients_may_use_the_socket() -> None:
+    assert parsed().client_mode == 0o600
+    assert parsed(client_group="choir").client_mode == 0o660
+    assert parsed(client_group="choir", client_mode="0666").client_mode == 0o666
 
 
 def test_auto_is_lan_until_something_was_measured() -> None:

@@ -134,6 +134,7 @@ def test_a_set_without_its_order_is_let_through(source: str) -> None:
         ("src/evensong/sim/world.py", "from evensong.cli.progress import Progress"),
         ("src/evensong/sim/world.py", "from ..cli import progress"),
         ("src/evensong/trace/parquet.py", "from evensong.cli import main"),
+        ("src/evensong/ipc/wire.py", "from evensong.daemon import driver"),
         ("src/evensong/errors.py", "from evensong.core.ids import RingId"),
         ("src/evensong/daemon/main.py", "from evensong.demo.play import Play"),
     ],

@@ -172,6 +172,8 @@ def _details(one: dict[str, object]) -> str:
     assert isinstance(lag, dict)
     assert isinstance(trace, dict)
     assert isinstance(peers, dict)
+    clients = one["clients"]
+    assert isinstance(clients, dict)
     lines = [
         f"{one['name']}: node {one['node']} of cluster {one['cluster']}, "
         f"incarnation {one['incarnation']}, up {int(str(one['up_ms'])) / 1_000:.1f} s"
@@ -191,6 +193,8 @@ def _details(one: dict[str, object]) -> str:
         f"  trace: {trace['level']}"
         + (f", {trace['lost']} records lost" if trace.get("lost") else "")
         + (f", STOPPED: {trace['stopped']}" if trace.get("stopped") else ""),
+        f"  clients: {clients['connections']}, in {clients['groups']} groups; "
+        f"{clients['queued']} bytes wait for them; hung up on: {counts(clients['dropped'])}",
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]

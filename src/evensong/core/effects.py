@@ -139,6 +139,10 @@ class Part(Protocol):
         """Return what the layer above gave, of each."""
         ...
 
+    def bytes_at(self, at: int) -> set[int]:
+        """Return which bytes stand at this place of the payloads; some are shorter: undefined."""
+        ...
+
 
 @final
 class Deliver:

@@ -91,6 +91,14 @@ class Node(Core):
         self.engine.receive_run(run, now)
         self._settle(now)
 
+    def receive_all(self, runs: Sequence[Run], datagrams: Sequence[bytes], now: int) -> None:
+        """Take in what came in one turn, runs first: as one by one, but looked at once."""
+        for run in runs:
+            self.engine.receive_run(run, now)
+        for datagram in datagrams:
+            self.engine.receive(datagram, now)
+        self._settle(now)
+
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
         self.engine.expire(now)
@@ -207,6 +215,8 @@ class Node(Core):
     def _climb(self) -> None:
         """Show the groups what the engine did, in order."""
         effects = self.engine.drain()
+        if not effects:
+            return
         groups = self.groups
         for effect in effects:
             if isinstance(effect, Deliver):

@@ -241,11 +241,7 @@ class Driver:
     def _hand_over(self, runs: Sequence[Run], frames: Sequence[bytes]) -> None:
         if self.how or not (runs or frames):
             return
-        now = clock()
-        for run in runs:
-            self.core.receive_run(run, now)
-        for frame in frames:
-            self.core.receive(frame, now)
+        self.core.receive_all(runs, frames, clock())
         self.perform()
 
     def _opened(self, burst: Burst) -> list[bytes]:

@@ -319,9 +319,10 @@ class Sessions:
         return number
 
     def _tell_safe_line(self, event: SafeUpTo) -> None:
-        frame = wire.encode_safe_line(event.ring_id, event.seq)
-        for connection in list(self._by_session.values()):
-            if connection.wants_safe_lines:
+        wanting = [one for one in self._by_session.values() if one.wants_safe_lines]
+        if wanting:
+            frame = wire.encode_safe_line(event.ring_id, event.seq)
+            for connection in wanting:
                 self._put(connection, frame)
 
     def _tell_error(self, event: Error) -> None:

@@ -84,6 +84,7 @@ from evensong.core.groups.views import Change, has_majority, is_changed, make_vi
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import MalformedFrame
 
+ONLY_FOREIGN: Final = frozenset(FOREIGN)
 Placed: TypeAlias = tuple[ProcessorId, RingId, int, bytes]  # sender, ring, seq, payload
 
 
@@ -231,6 +232,8 @@ class Groups:
     def on_deliver(self, deliver: Deliver) -> None:
         """Take in packets, in order."""
         for part in deliver.parts:
+            if part.bytes_at(VERSION_AT) == ONLY_FOREIGN:
+                continue
             sender_id, ring_id = part.sender_id, part.ring_id
             for seq, payload in enumerate(part.payloads(), part.first_seq):
                 if payload.startswith(FOREIGN, VERSION_AT):

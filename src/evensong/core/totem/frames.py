@@ -4,6 +4,9 @@ The transmitter of a datagram and its incarnation stand in the header of every f
 `sender_id` is the originator of a message and survives its retransmission by somebody else.
 """
 
+from collections.abc import Callable
+from itertools import repeat
+from operator import add, getitem
 from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.core.effects import Service
@@ -13,6 +16,8 @@ from evensong.core.run import Run
 ENCAP: Final = 1  # the payload is a message of the old ring, exchanged in recovery
 RETX: Final = 2  # a retransmission; for diagnosis only
 FLAGS: Final = ENCAP | RETX
+
+byte_at: Final[Callable[[bytes, int], int]] = getitem
 
 Range: TypeAlias = tuple[int, int]  # first seq, count
 
@@ -52,6 +57,10 @@ class RegularMessage(NamedTuple):
     def payloads(self) -> list[bytes]:
         """Return the payload of each message of the stretch."""
         return [self.payload]
+
+    def bytes_at(self, at: int) -> set[int]:
+        """Return which bytes stand at this place of the payloads."""
+        return {*self.payload[at : at + 1]}
 
 
 @final
@@ -126,6 +135,14 @@ class Stretch:
         """Return the payload of each message of the stretch."""
         skip = self._skip
         return [buffer[start + skip : stop] for buffer, start, stop in zip(*self._run, strict=True)]
+
+    def bytes_at(self, at: int) -> set[int]:
+        """Return which bytes stand at this place of the payloads, without a copy of any."""
+        buffers, starts, _ = self._run
+        try:
+            return {*map(byte_at, buffers, map(add, starts, repeat(self._skip + at)))}
+        except IndexError:
+            return set()
 
 
 Kept: TypeAlias = RegularMessage | Stretch
