@@ -100,6 +100,7 @@ class Connection:
             self.send(request_id, request.frame)
         elif isinstance(request, frames.Consumed):
             self.consumed += request.size
+            assert self.consumed <= self.written, "consumed more than there was"
         elif isinstance(request, frames.ListGroups):
             known = {name: group.members() for name, group in groups.directory.groups.items()}
             for encoded in wire.encode_groups_are(request_id, known.items()):
