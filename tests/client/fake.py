@@ -60,7 +60,9 @@ class Connection:
     def take_output(self) -> bytes:
         """Return what may be written: no more than the window beyond what was consumed."""
         output: list[bytes] = []
-        while self.output and self.written + len(self.output[0]) <= self.consumed + self.window:
+        while self.output and (
+            self.is_over or self.written + len(self.output[0]) <= self.consumed + self.window
+        ):
             output.append(self.output.popleft())
             self.written += len(output[-1])
         return b"".join(output)
@@ -98,6 +100,7 @@ class Connection:
             self.send(request_id, request.frame)
         elif isinstance(request, frames.Consumed):
             self.consumed += request.size
+            assert self.consumed <= self.written, "consumed more than there was"
         elif isinstance(request, frames.ListGroups):
             known = {name: group.members() for name, group in groups.directory.groups.items()}
             for encoded in wire.encode_groups_are(request_id, known.items()):
@@ -118,6 +121,7 @@ class Connection:
         groups.send(self.session, frame, request_id)
 
     def hang_up(self, why: Why) -> None:
+        self.output.clear()
         self.put(wire.encode_farewell(0, why))
         self.daemon.groups.close_session(self.session)
         self.is_over = True

@@ -202,6 +202,20 @@ def test_a_wait_that_is_cancelled_loses_nothing_and_leaves_nothing(server: Serve
     asyncio.run(main())
 
 
+def test_a_joining_that_is_cancelled_is_undone(server: Server) -> None:
+    async def main() -> None:
+        async with evensong.connect(server.address) as ann:
+            joining = asyncio.ensure_future(ann.join("g"))
+            await asyncio.sleep(0)
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await joining
+            await (await ann.send("elsewhere", b"")).ordered()
+            assert await ann.groups() == {}
+
+    asyncio.run(main())
+
+
 def test_a_group_that_was_not_read_can_be_left(tmp_path: Path) -> None:
     async def main() -> None:
         with serving(tmp_path, window=10_000) as server:

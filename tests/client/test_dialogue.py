@@ -168,6 +168,47 @@ def test_what_two_read_is_consumed_once_when_both_have_taken_it() -> None:
     assert 0 <= ann.connection.written - ann.connection.consumed < 25
 
 
+def test_what_was_not_read_of_a_group_that_was_left_holds_nothing_up() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program(window=100)
+    ann.connection.window = WINDOW  # so that every byte is reported at once
+    stream = ann.join("g")
+    ann.dialogue.send("g", bytes(500), 0)
+    ann.dialogue.leave("g")
+    cluster.settle()
+    assert 0 <= ann.connection.written - ann.connection.consumed < 25
+    assert payloads(stream) == [bytes(500)]
+    cluster.settle()
+    assert 0 <= ann.connection.written - ann.connection.consumed < 25
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_joining_that_nobody_waits_for_is_undone(is_late: bool) -> None:
+    cluster = Cluster(1)
+    ann = cluster.program(window=8_000)
+    ann.dialogue.join("g", None, "merge")
+    if is_late:
+        cluster.settle()
+    ann.dialogue.withdraw("g")
+    cluster.settle()
+    assert cluster.order[1].groups.directory.groups == {}
+    assert ann.dialogue.streams.groups == {}
+    assert len(ann.join("g").take()) == 1
+
+
+def test_a_goodbye_is_answered_though_nobody_has_read() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program(window=8_000)
+    ann.dialogue.join("g", None, "merge")
+    cluster.settle()
+    for _ in range(100):
+        ann.dialogue.send("g", bytes(500), 0)
+        cluster.settle()
+    answer = ann.dialogue.bye()
+    cluster.settle()
+    assert answer.is_done
+
+
 def test_what_is_asked_comes_behind_what_was_sent() -> None:
     cluster = Cluster(1)
     ann = cluster.program()

@@ -192,7 +192,9 @@ def test_a_client_that_is_gone_and_not_read_is_not_asked_after_again_and_again(
     assert stage.is_gone
 
 
-def test_a_client_that_is_gone_while_something_waits_for_it(stage: Stage) -> None:
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_client_that_is_gone_while_something_waits_for_it(stage: Stage, is_read: bool) -> None:
+    stage.connection.set_reading(is_read)
     for _ in range(600):
         stage.connection.queued = 0
         stage.connection.put(bytes(1_000))

@@ -95,7 +95,7 @@ def test_a_client_that_is_stuck_at_half_its_queue_is_dropped(tmp_path: Path) -> 
 
 
 def test_a_client_that_does_not_stop_is_not_read_and_loses_nothing(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 2, extra="testing = true") as cluster:
+    with LocalCluster(tmp_path, 2, extra='testing = true\nmessage_max = "64KiB"') as cluster:
         cluster.start()
         cluster.wait_for_ring()
         with (

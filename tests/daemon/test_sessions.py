@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from evensong.core.groups.events import Cause, ErrorCode, Reconfigured, View
-from evensong.core.groups.frame import SAFE, SELF_DISCARD
+from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
+from evensong.daemon.sessions import NUMBERS
 from evensong.ipc import wire
 from evensong.ipc.frames import (
+    Deliver,
     Farewell,
     GroupsAre,
     HasLeft,
@@ -35,10 +37,11 @@ def test_members_get_messages_in_one_order_with_views_and_receipts(tmp_path: Pat
             RawClient(cluster.state(1), "anna") as anna,
             RawClient(cluster.state(2), "bert") as bert,
             RawClient(cluster.state(3), "carl") as carl,
+            RawClient(cluster.state(1), "dora") as dora,
         ):
             config = anna.hear_one(Reconfigured)
             assert (config.members, config.primary, config.transitional) == ((1, 2, 3), True, False)
-            for client in (anna, bert, carl):
+            for client in (anna, bert, carl, dora):
                 assert client.join("choir").members[-1] == client.member
             cluster.send(1, 30)  # test packets go their own way, in the same order
             cluster.send(2, 30, "safe")
@@ -46,7 +49,7 @@ def test_members_get_messages_in_one_order_with_views_and_receipts(tmp_path: Pat
                 for client in (anna, bert, carl):
                     client.send(("choir",), b"%d" % number, b"", b"x" * number)
             everything = [client.hear_messages(180) for client in (anna, bert, carl)]
-            assert everything[0] == everything[1] == everything[2]
+            assert everything[0] == everything[1] == everything[2] == dora.hear_messages(180)
             places = [[order for _, order, _ in client.got] for client in (anna, bert, carl)]
             assert places[0] == places[1] == places[2] == sorted(places[0])
             mine = [order for sender, order, _ in anna.got if sender == "anna"]
@@ -56,7 +59,7 @@ def test_members_get_messages_in_one_order_with_views_and_receipts(tmp_path: Pat
             assert told == mine[::3]
             assert [one.first_no for one in anna.receipts] == list(range(1, 60, 3))
             assert [view.members for view in anna.views[-1:]] == [
-                (anna.member, bert.member, carl.member)
+                (anna.member, bert.member, carl.member, dora.member)
             ]
         cluster.wait_until_quiet([1, 2, 3])
         assert clients_of(cluster, 1)["dropped"] == {}
@@ -151,6 +154,25 @@ def test_what_one_sends_on_hearing_another_comes_after_it_everywhere(tmp_path: P
             heard = r.hear_messages(60)
             for number in range(30):
                 assert heard.index(b"m1 %d" % number) < heard.index(b"m2 %d" % number)
+
+
+def test_numbers_of_destinations_are_used_again(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with RawClient(cluster.state(1), "anna") as anna, RawClient(cluster.state(1)) as bert:
+            bert.join("choir")
+            said: list[bytes] = []
+            for number in range(NUMBERS + 100):
+                frame = encode_whole(anna.member.session, number, 0, 0, [b"%d" % number])
+                said.append(wire.encode_set(0, 0, ["choir", f"g{number}"]))
+                said.append(wire.encode_send(1, frame))
+            anna.say(b"".join(said))
+            for number in range(NUMBERS + 100):
+                told = bert.hear_one(Deliver)
+                assert told.number < NUMBERS
+                assert bert.destinations[told.number].groups == ("choir", f"g{number}")
+            assert len(bert.destinations) == NUMBERS
 
 
 @pytest.mark.parametrize("size", [0, 100_000, 16 * 2**20])

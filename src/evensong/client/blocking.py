@@ -107,10 +107,12 @@ class Line:
 
     def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
-        if self.dialogue.ended is None:
-            with suppress(TimeoutError):
-                self.answered(self.dialogue.bye(), CLOSE_S)
-        self.abort()
+        try:
+            if self.dialogue.ended is None:
+                with suppress(TimeoutError):
+                    self.answered(self.dialogue.bye(), CLOSE_S)
+        finally:
+            self.abort()
 
     def abort(self) -> None:
         """End the connection now."""

@@ -180,8 +180,14 @@ class Joining:
         return self._join().__await__()
 
     async def _join(self) -> Group:
-        answer = self._link.dialogue.join(self._name, self._state, self._policy)
-        self._stream = await self._link.answered(answer)
+        dialogue = self._link.dialogue
+        answer = dialogue.join(self._name, self._state, self._policy)
+        try:
+            self._stream = await self._link.answered(answer)
+        except asyncio.CancelledError:
+            dialogue.withdraw(self._name)  # nobody would read it
+            self._link.flush_soon()
+            raise
         return Group(self._link, self._name, self._stream)
 
     async def __aenter__(self) -> Group:
@@ -331,13 +337,15 @@ class Connecting:
     async def _connect(self) -> Connection:
         link = Link(Dialogue(self._name))
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: link, sock=open_stream(self._path))
+        stream = open_stream(self._path)
         try:
+            await loop.create_unix_connection(lambda: link, sock=stream)
             await link.answered(link.dialogue.welcome)
         except ConnectionLost as error:
             raise Unreachable(f"{self._path}: {error}") from None
         except BaseException:
             link.abort()
+            stream.close()
             raise
         return Connection(link)
 

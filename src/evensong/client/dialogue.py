@@ -74,6 +74,7 @@ Listing: TypeAlias = dict[str, tuple[MemberId, ...]]
 class _Joining(NamedTuple):
     request_id: int
     answer: Answer[Stream]
+    withdrawn: bool
     replica: Replica | None
     policy: Policy
 
@@ -185,9 +186,19 @@ class Dialogue:
             answer.fail(error)
 
         request_id = self._ask(refuse)
-        self._joining[group] = _Joining(request_id, answer, replica, policy)
+        self._joining[group] = _Joining(request_id, answer, False, replica, policy)
         self._say(wire.encode_join(request_id, group))
         return answer
+
+    def withdraw(self, group: str) -> None:
+        """Undo a joining whose answer nobody waits for any more."""
+        joining = self._joining.get(group)
+        if self.ended is None and (joining is not None or group in self.streams.groups):
+            if joining is not None:
+                self._joining[group] = joining._replace(withdrawn=True, replica=None)
+            else:
+                self.streams.groups[group].let_go()
+            self._say(wire.encode_leave(0, group))
 
     def leave(self, group: str) -> Answer[None]:
         """Ask to be no member any more; the group's stream ends before the answer comes."""
@@ -218,6 +229,7 @@ class Dialogue:
         self._check_open()
         self.ended = ConnectionClosed("the connection was closed by this program")
         self._goodbye = Answer()
+        self.streams.let_go()  # else what was not read could hold the answer up
         self._close_frame()
         self._output.append(wire.encode_bye())
         return self._goodbye
@@ -414,7 +426,7 @@ class Dialogue:
     def _consume(self, size: int) -> None:
         """Count bytes that are done with; the daemon is told when they are many."""
         self._consumed += size
-        if 4 * self._consumed >= self._window and self._window and self.ended is None:
+        if 4 * self._consumed >= self._window and self._window and not self._is_over:
             self._output.append(wire.encode_consumed(self._consumed))
             self._consumed = 0
 
@@ -500,6 +512,8 @@ class Dialogue:
             stream = self.streams.open(group, self._replications.get(group))
         self.streams.put((group,), Parcel(view, size))
         if joining is not None and stream is not None:
+            if joining.withdrawn:
+                stream.let_go()
             joining.answer.give(stream)
 
     def _on_left(self, request_id: int, group: str) -> None:

@@ -71,11 +71,13 @@ class Link(asyncio.Protocol):
 
     async def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
-        if self.dialogue.ended is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self.answered(self.dialogue.bye())
-        self.abort()
+        try:
+            if self.dialogue.ended is None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await self.answered(self.dialogue.bye())
+        finally:
+            self.abort()
 
     def abort(self) -> None:
         """End the connection now."""

@@ -81,8 +81,13 @@ class Stream:
         self.wakes.call()
 
     def end(self, error: EvensongError | None) -> None:
-        """Say that nothing more will come."""
+        """Say that nothing more will come.
+
+        What is there may still be taken, but counts as consumed: nobody may ever come for it.
+        """
         if not self.is_over:
+            for parcel in self._parcels:
+                self._release(parcel)
             self.is_over = True
             self.error = error
             self.wakes.call()
@@ -92,6 +97,8 @@ class Stream:
         self.is_fed = False
         while self._parcels:
             self._release(self._parcels.popleft())
+        self._batch = []
+        self._at = 0
 
     # -- out ---------------------------------------------------------------------------------
 
@@ -152,6 +159,8 @@ class Stream:
             self.malformed += 1  # daemons do not look at tables; nobody gets anything of it
 
     def _release(self, parcel: Parcel) -> None:
+        if self.is_over:
+            return  # counted when it ended
         parcel.readers -= 1
         if not parcel.readers:
             self._consumed(parcel.size)
@@ -186,6 +195,11 @@ class Streams:
         self._own.discard(group)
         if stream is not None:
             stream.end(None)
+
+    def let_go(self) -> None:
+        """Let go of all of them: nobody will read any more."""
+        for stream in (self.everything, *self.groups.values()):
+            stream.let_go()
 
     def end(self, error: EvensongError | None) -> None:
         """End all of them."""

@@ -103,16 +103,12 @@ class Connection:
     # -- what the client says ----------------------------------------------------------------
 
     def _on_ready(self, events: int) -> None:
-        if events & WRITE:
+        is_over = events & OVER and not self._is_reading  # writing will find it out
+        if events & WRITE or is_over:
             self._is_blocked = False
             self._owner.on_writable(self)
-        if events & (READ | OVER) and not self._is_gone:
-            if self._is_reading:
-                self._read()
-            elif events & OVER and self.is_closing:
-                self.close()
-            elif events & OVER:
-                self._unwatch()  # what it has said before is read when that is possible
+        if events & (READ | OVER) and self._is_reading and not self._is_gone:
+            self._read()
 
     def _read(self) -> None:
         if not self._owner.may_read(READ_BYTES):
