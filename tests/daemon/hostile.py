@@ -15,8 +15,10 @@ from evensong.core.ids import ProcessorId, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import CommitToken, Join, MembEntry, RegularToken
 from evensong.core.totem.parts import PART_FRAME
+from evensong.daemon.datagrams import SEGMENT, UDP_SEGMENT
 from evensong.daemon.seal import ENVELOPE, MAJOR, Key, Opener, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX
+from evensong.daemon.sockets import SOL_UDP, can
 from evensong.errors import MalformedFrame
 from tests.core.totem.hostile import FIELDS, HOSTILE
 
@@ -57,6 +59,8 @@ class Attacker:
         self.lives: list[Life] = []
         self._opener = Opener(cluster, (key,), 4_096, DATAGRAM_MAX)
         self._sealers: dict[Life, Sealer] = {}
+        self._frame = b""  # broken, and sealed last
+        self._is_segmenting: Final = can(self.socket, UDP_SEGMENT, 0)
         self._garbage: Final[list[Callable[[], bytes]]] = [
             self._noise,
             self._noise_of_ours,
@@ -92,15 +96,34 @@ class Attacker:
         self.lives = lives
 
     def throw(self, count: int) -> None:
-        for n in range(count):
-            draw = self.sealed if n % 2 else self.garbage
-            self.socket.sendto(draw(), self.victim)
+        # Three of a kind at a time: among garbage no run of sealed ones would ever come about.
+        draws = [self.sealed if n // 3 % 2 else self.garbage for n in range(count)]
+        while draws:
+            some = draws[: self.rng.choice((1, 3, 9))]
+            del draws[: len(some)]
+            self._send([draw() for draw in some])
+
+    def _send(self, datagrams: list[bytes]) -> None:
+        """Send them one by one or, if that can be, as one burst that is cut at equal lengths."""
+        size = max(map(len, datagrams))
+        if len(datagrams) == 1 or size > DATAGRAM_MAX or not self._is_segmenting:
+            for datagram in datagrams:
+                self.socket.sendto(datagram, self.victim)
+            return
+        burst = b"".join([datagram.ljust(size, b"\0") for datagram in datagrams])
+        segment = [(SOL_UDP, UDP_SEGMENT, SEGMENT.pack(size))]
+        self.socket.sendmsg([burst], segment, 0, self.victim)
 
     # Sealed with the right key, and wrong inside
 
     def sealed(self) -> bytes:
-        """Seal a broken frame as somebody who is in the ring, in a life that never was."""
-        frame = self.broken()
+        """Seal a broken frame as somebody who is in the ring, in a life that never was.
+
+        Often it is the same as before: what one life says in a row is taken in together.
+        """
+        if not self._frame or self.rng.random() < 0.3:
+            self._frame = self.broken()
+        frame = self._frame
         node, incarnation = wire.HEADER.unpack_from(frame)[1:]
         life = next((one for one in self.lives if one[:2] == (node, incarnation)), None)
         return self._seal(frame, life or Life(node, incarnation, 1))

@@ -1,6 +1,7 @@
 """The state x event table, cell by cell [SRP §5]: an idle ring, timers, and the whole table."""
 
 from evensong.core.effects import Broadcast, Service
+from evensong.core.run import run_of
 from evensong.core.totem import wire
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
@@ -153,6 +154,19 @@ def test_an_idle_token_goes_to_rest_with_one_speaker_after_the_other() -> None:
         bench.run_until(lambda: rests_with(bench) != [])
         assert rests_with(bench) == [node]
         assert bench[1].machine.ring.ring_id == ring_id
+
+
+def test_nobody_else_can_have_sent_while_the_token_rests_here() -> None:
+    bench = spoken_last_by(3)
+    desk = bench[3]
+    ring = desk.machine.ring
+    lies = [regular(ring.ring_id, ring.buffer.high + ahead, 1) for ahead in (1, 2)]
+    assert dropped(desk, lies[0], "message that cannot be")
+    desk.core.receive_run(run_of(lies), desk.now)
+    assert desk.drops["message that cannot be"] == 3
+    bench.submit(3, b"a", b"b", b"c")
+    bench.run_until(lambda: bench.payloads(1)[-3:] == [b"a", b"b", b"c"])
+    assert bench.payloads(3) == bench.payloads(1)
 
 
 def test_a_lost_hold_cancel_costs_no_more_than_the_hold() -> None:

@@ -93,8 +93,9 @@ class TokenHolder:
         ring = self.ring
         buffer = ring.buffer
         seq = message.seq
-        if not ring.can_hold(message):
-            return "message that cannot be"
+        held = self.held_token
+        if not ring.can_hold(message) or (held is not None and seq > held.seq):
+            return "message that cannot be"  # or who has sent it, without the token?
         if buffer.has(seq):
             return "message received before"
         timers = self.timers
@@ -108,7 +109,7 @@ class TokenHolder:
     def store_run(self, run: Run, now: int) -> bool:
         """Keep messages of the ring in use, `store` for all at once; False if they are no run."""
         ring = self.ring
-        if not ring.add_run(run):
+        if self.held_token is not None or not ring.add_run(run):
             return False
         timers = self.timers
         if ring.buffer.high > self.last_token_seq:
