@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from evensong.daemon.connection import PIECE, READ_BYTES, Connection
+from evensong.daemon.connection import PIECE, Connection
 from evensong.daemon.watch import Watch
 from evensong.ipc import wire
 from evensong.ipc.frames import Farewell, Frame, Pong, Slow, Told, Why
@@ -33,8 +33,8 @@ class Stage:
         self.splitter = Splitter(2**30)
         self.connection = Connection(here, self.watch, self, (1, 2), QUEUED_MAX, WINDOW, now=0)
 
-    def may_read(self, size: int) -> bool:
-        assert size == READ_BYTES
+    def may_read(self, connection: Connection) -> bool:
+        assert connection is self.connection
         return self.may
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:

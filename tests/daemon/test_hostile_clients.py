@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -10,13 +11,15 @@ import pytest
 
 from evensong.core.groups.events import Cause, View
 from evensong.core.groups.frame import encode_whole
-from evensong.daemon.sessions import CONNECTIONS_MAX
+from evensong.daemon.connection import READ_BYTES
+from evensong.daemon.sessions import CONNECTIONS_MAX, TURN_READS, Access, Sessions
 from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Refused, Slow, Throttled, Why
-from evensong.ipc.splitter import HEAD, Splitter
+from evensong.ipc.splitter import HEAD, HEAD_SIZE, Splitter
 from tests.daemon.local import LocalCluster, wait_for
 from tests.daemon.raw_client import RawClient, connected
+from tests.daemon.test_driver import Stage
 from tests.daemon.test_sessions import clients_of
 
 SMALL = 'testing = true\nmessage_max = "64KiB"\nclient_queue = "1MiB"'
@@ -116,6 +119,22 @@ def test_a_client_that_does_not_stop_is_not_read_and_loses_nothing(tmp_path: Pat
             assert Throttled(is_on=True) in told
             assert not [one for one in told if isinstance(one, Refused)]
             assert rss_mib(cluster, 1) - before < 12
+
+
+def test_clients_that_never_pause_do_not_keep_another_from_being_heard(tmp_path: Path) -> None:
+    with closing(Stage(tmp_path)) as stage:
+        driver = stage.driver
+        sessions = Sessions(tmp_path, Access(0o600, ""), driver, 2**20, 2**24, print)
+        crowd = [connected(tmp_path) for _ in range(TURN_READS + 2)]
+        for stream in crowd:
+            driver.watch.dispatch(driver.watch.wait(5_000_000))
+            stream.send(wire.encode_ping(1) * (2 * READ_BYTES // HEAD_SIZE))
+        driver.watch.dispatch(driver.watch.wait(5_000_000))
+        sessions.end_turn(0)
+        for stream in crowd:
+            assert stream.recv(HEAD_SIZE, socket.MSG_DONTWAIT) == wire.encode_pong(1)
+            stream.close()
+        sessions.close()
 
 
 def test_a_client_killed_in_the_middle_of_a_send(tmp_path: Path) -> None:

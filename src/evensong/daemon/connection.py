@@ -31,8 +31,8 @@ NOT_WATCHED: Final = -1
 class Owner(Protocol):
     """Who keeps the connections."""
 
-    def may_read(self, size: int) -> bool:
-        """Whether so many bytes more may be read in this turn."""
+    def may_read(self, connection: "Connection") -> bool:
+        """Whether it may be read in this turn; if not, `read` is called in a later one."""
         ...
 
     def on_frames(self, connection: "Connection", frames: list[Frame]) -> None:
@@ -107,11 +107,12 @@ class Connection:
         if events & WRITE or is_over:
             self._is_blocked = False
             self._owner.on_writable(self)
-        if events & (READ | OVER) and self._is_reading and not self._is_gone:
-            self._read()
+        if events & (READ | OVER):
+            self.read()
 
-    def _read(self) -> None:
-        if not self._owner.may_read(READ_BYTES):
+    def read(self) -> None:
+        """Take in what the client says, if it may be read."""
+        if not self._is_reading or self._is_gone or not self._owner.may_read(self):
             return
         try:
             chunk = self._stream.recv(READ_BYTES)

@@ -61,7 +61,7 @@ from evensong.ipc.frames import (
 
 CONNECTIONS_MAX: Final = 256
 WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
-TURN_BYTES: Final = 262_144  # read from all clients in one turn
+TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
 LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
@@ -112,7 +112,8 @@ class Sessions:
         self._numbers: Final[dict[Destination, int]] = {}
         self._numbered: Final[list[Destination | None]] = [None] * NUMBERS
         self._next_number = 0
-        self._bytes_left = TURN_BYTES
+        self._reads_left = TURN_READS
+        self._passed_over: Final[dict[Connection, None]] = {}  # ready, and not read in this turn
         self._has_asked = False  # the node was asked for something in this turn
         self._is_paused = False  # no descriptor is left for another connection
         self._line: SafeUpTo | None = None  # the latest
@@ -169,12 +170,20 @@ class Sessions:
 
     # -- what clients say --------------------------------------------------------------------
 
-    def may_read(self, size: int) -> bool:
-        """Whether so many bytes more may be read in this turn."""
-        if self._bytes_left <= 0:
+    def may_read(self, connection: Connection) -> bool:
+        """Whether it may be read in this turn; who may not is among the first in the next."""
+        if not self._reads_left:
+            self._passed_over[connection] = None
             return False
-        self._bytes_left -= size
+        self._reads_left -= 1
         return True
+
+    def _read_passed_over(self) -> None:
+        """Begin a turn with those who had none: epoll always names the same ones first."""
+        self._reads_left = TURN_READS
+        for connection in list(self._passed_over)[:TURN_READS]:
+            del self._passed_over[connection]
+            connection.read()
 
     def on_writable(self, connection: Connection) -> None:
         """See that more is written when the turn ends."""
@@ -371,7 +380,7 @@ class Sessions:
 
     def end_turn(self, now: int) -> None:
         """Hand the turn's requests to the node, and write what clients are told."""
-        self._bytes_left = TURN_BYTES
+        self._read_passed_over()
         while self._has_asked or self._to_flush:
             if self._has_asked:
                 self._hand_over(now)
@@ -417,6 +426,7 @@ class Sessions:
         self._end_session(connection)
         self._connections.pop(connection, None)
         self._to_flush.pop(connection, None)
+        self._passed_over.pop(connection, None)
 
     def _hang_up(
         self, connection: Connection, why: Why, text: str, request_id: int = 0, reason: str = ""
