@@ -170,6 +170,7 @@ class Clerks:
             asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result(SETTLE_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(SETTLE_S)
+            self._loop.close()
 
     async def _leave(self) -> None:
         working = asyncio.all_tasks() - {asyncio.current_task()}
