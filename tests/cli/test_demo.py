@@ -247,7 +247,7 @@ def test_an_interrupt_stops_everything(tmp_path: Path, number: signal.Signals) -
     ) as process:
         try:
             assert process.stdout is not None
-            assert any("multicast" in line for line in process.stdout)
+            assert any("keeps the ledger" in line for line in process.stdout)
             assert len(running_below(tmp_path)) == len(ALL)
             process.send_signal(number)
             assert process.wait(DEADLINE_S) == EXIT_INTERRUPTED
