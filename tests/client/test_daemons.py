@@ -43,6 +43,12 @@ async def next_message(group: Group) -> Message:
     raise AssertionError("the stream ended")
 
 
+def test_the_readme_has_the_example_word_for_word() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = readme.split("```python\n", 1)[1].split("```", 1)[0]
+    assert EXAMPLE.read_text().partition('"""\n\n')[2] == shown
+
+
 def test_the_first_example_two_programs_one_group(tmp_path: Path) -> None:
     directory = tmp_path / ("in a directory with a name" * 5)  # longer than an address can be
     directory.mkdir()
