@@ -59,9 +59,9 @@ def test_an_interrupt_ends_a_measurement_in_one_line() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_datagram_has_the_size_that_was_asked_for(way: Way) -> None:
+    from evensong.core.groups.packet import FOREIGN
     from evensong.core.totem.wire import REGULAR_FRAME
     from evensong.core.unit import Origin
-    from evensong.daemon.outbox import FOREIGN
     from evensong.daemon.seal import Sealer, make_key
 
     key = make_key(bytes(32)) if way.is_sealed else None
