@@ -274,7 +274,7 @@ ORDERING_MUTANTS: Final = (
         "../buffer.py",
         "        if first == self.aru + 1:\n            messages",
         "        if first > self.aru:\n            messages",
-        UNIT + "test_ring.py::test_a_run_waits_for_the_hole_before_it_and_fills_it",
+        UNIT + "test_ordering.py::test_a_run_above_a_hole_leaves_the_aru_where_it_is",
     ),
     Mutant(
         "what comes together is never delivered",

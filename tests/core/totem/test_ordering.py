@@ -148,6 +148,14 @@ def test_safe_messages_that_came_together_are_delivered_as_they_get_safe() -> No
         assert seqs_delivered(ring) == seqs
 
 
+def test_a_run_above_a_hole_leaves_the_aru_where_it_is() -> None:
+    ring = ring_with()
+    for seqs, aru in (((3, 4), 0), ((1, 2), 4)):
+        said = [message(RING_ID, seq, 1) for seq in seqs]
+        assert ring.add_run(run_of([wire.encode_regular(one, 0, 1, 1) for one in said]))
+        assert ring.buffer.aru == aru
+
+
 def test_each_new_message_gets_the_next_seq_and_is_kept() -> None:
     ring = ring_with()
     came = token(seq=7, aru=7)
