@@ -6,9 +6,10 @@ from evensong.core.effects import Deliver, Service, StateChange
 from evensong.core.ids import Configuration, RingId
 from evensong.core.totem.frames import RegularMessage
 from evensong.core.unit import UnitId, encode_unit
-from evensong.demo.clerks import Wait
+from evensong.demo.clerks import Book, Wait
 from evensong.demo.findings import (
     ViewChange,
+    are_equal,
     last_ring,
     latencies,
     percentile,
@@ -45,6 +46,14 @@ def test_latency_is_of_what_was_delivered_before_anything_broke() -> None:
     assert list(found) == ["agreed", "safe"]
     assert found["agreed"] == (2, 10, 20)
     assert found["safe"] == (1, 30, 30)
+
+
+def test_ledgers_are_equal_if_every_node_has_the_same() -> None:
+    one, two = (Book(node, 9, "same", 0, 0, 0) for node in (1, 2))
+    assert are_equal([one, two], (1, 2))
+    assert not are_equal([one, two._replace(digest="other")], (1, 2))
+    assert not are_equal([one], (1, 2))
+    assert not are_equal([], ())
 
 
 def ring(life: Life, conf_id: RingId, members: tuple[int, ...], noticed: int, at: int) -> None:

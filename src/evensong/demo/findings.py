@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId, RingId
-from evensong.demo.clerks import Wait
+from evensong.demo.clerks import Book, Wait
 from evensong.demo.play import Act, Record
 from evensong.sim.history import History, Life
 from evensong.trace.assembly import TracedLife
@@ -77,11 +77,7 @@ class Findings(NamedTuple):
 
     def are_ledgers_equal(self) -> bool:
         """Whether every node ended with a ledger, all of them the same."""
-        books = self.record.books
-        return (
-            len({book.digest for book in books}) == 1
-            and tuple(book.node for book in books) == self.record.nodes
-        )
+        return are_equal(self.record.books, self.record.nodes)
 
 
 def read_lives(directory: Path) -> list[TracedLife]:
@@ -112,6 +108,12 @@ def examine(directory: Path, record: Record) -> Findings:
         view_changes(history, record),
         last_ring(history, record.nodes),
     )
+
+
+def are_equal(books: Sequence[Book], nodes: Sequence[ProcessorId]) -> bool:
+    """Whether every node has a ledger, all of them with the same content."""
+    is_everybody = [book.node for book in books] == [*nodes]
+    return is_everybody and len({book.digest for book in books}) == 1
 
 
 # Latency
