@@ -251,6 +251,14 @@ GROUP_MUTANTS: Final = (
         QUEUE + "test_who_has_most_of_a_full_queue_is_throttled_until_it_is_nearly_empty",
     ),
     GroupMutant(
+        "who meets without state forgets the kin of other sides",
+        "transfer.py",
+        "        self.kin = [*there, *(key for key in self.kin if key not in there)]\n",
+        "        self.kin = there or self.kin\n",
+        TRANSFER + "test_who_was_alone_without_state_is_kin_of_all_after_a_merge",
+        runs(52),
+    ),
+    GroupMutant(
         "what a joiner held is forgotten with the snapshot",
         "transfer.py",
         "while self._held and since is not None and self._held[0][0] < since:",

@@ -248,6 +248,29 @@ def test_who_joins_while_sides_meet_gets_what_they_come_to() -> None:
     assert zoe.state == bob.state
 
 
+def test_who_was_alone_without_state_is_kin_of_all_after_a_merge() -> None:
+    clients = library(1, 2, 3)
+    ann = clients.client(1)
+    clients.run()
+    eve = clients.client(3)
+    clients.run()
+    bob = clients.client(2)
+    pass_on(clients)
+    clients.order.form((1,), (2,), (3,))
+    pass_on(clients)
+    assert not bob.transfer.has_state
+    clients.order.form((1, 2, 3))
+    clients.run()
+    kin = [client.transfer.kin for client in (ann, bob, eve)]
+    assert kin == [[(node, 1, 1) for node in (1, 3, 2)]] * 3
+    clients.order.form((1, 2), (3,))
+    clients.run()
+    clients.order.form((1, 2, 3))
+    eve.say(b"after")
+    clients.run()
+    assert ann.state == bob.state == eve.state == [b"after"]
+
+
 def test_an_old_snapshot_is_no_use_to_who_joined_later() -> None:
     me, donor = MemberId(1, 1, 1, "a"), MemberId(2, 1, 1, "b")
     order = Order(1, 2)

@@ -476,7 +476,9 @@ class Transfer:
         if before is not None:
             self._steps.append(Show(before))  # its members are those of the snapshot
             self._members = [member[:3] for member in before.members]
-        self.kin = [key for key in self._members if key in self.kin] or self.kin
+        # Kin of other sides are no members yet: the view of the meeting is among what was held.
+        there = [key for key in self._members if key in self.kin]
+        self.kin = [*there, *(key for key in self.kin if key not in there)]
         while self._held and self.has_state and not self._is_meeting:
             place, item = self._held.popleft()
             if isinstance(item, View):
