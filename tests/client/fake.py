@@ -58,11 +58,9 @@ class Connection:
         self.output.append(encoded)
 
     def take_output(self) -> bytes:
-        """Return what may be written: no more than the window beyond what was consumed."""
+        """Return what may be written: as long as less than the window is not consumed."""
         output: list[bytes] = []
-        while self.output and (
-            self.is_over or self.written + len(self.output[0]) <= self.consumed + self.window
-        ):
+        while self.output and (self.is_over or self.written < self.consumed + self.window):
             output.append(self.output.popleft())
             self.written += len(output[-1])
         return b"".join(output)
@@ -82,7 +80,7 @@ class Connection:
             if self.session:
                 limits = groups.sessions.limits
                 member = groups.sessions.open[self.session].member
-                frame_max = groups.queue.frame_max
+                frame_max = groups.sessions.frame_max
                 self.put(
                     wire.encode_welcome(
                         request_id, member, frame_max, limits.message_max, self.window

@@ -61,10 +61,10 @@ def test_messages_that_follow_each_other_share_a_frame_and_keep_their_receipts()
     cluster = Cluster(1)
     ann = cluster.program()
     stream = ann.join("g")
-    sent = [ann.dialogue.send("g", b"%d" % number, 0) for number in range(200)]
+    sent = [ann.dialogue.send("g", b"%d" % number, 0) for number in range(20_000)]
     cluster.settle()
     messages = [event for event in stream.take() if isinstance(event, Message)]
-    assert [message.payload for message in messages] == [b"%d" % number for number in range(200)]
+    assert [message.payload for message in messages] == [b"%d" % number for number in range(20_000)]
     assert [flight.order_of(index) for flight, index in sent] == [one.order for one in messages]
     assert [flight.id_of(index) for flight, index in sent] == [one.id for one in messages]
     frames_sent = [one for one in ann.connection.requests if isinstance(one, frames.Send)]

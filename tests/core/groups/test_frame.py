@@ -77,7 +77,7 @@ def test_a_damaged_frame_gives_messages_or_one_error(
 
 @pytest.mark.parametrize(
     ("kind", "places"),
-    [(WHOLE, 0), (FIRST, 1), (MIDDLE, 1), (LAST, 0), (LAST, 2), (CONTROL, 0), (0, 1), (6, 1)],
+    [(WHOLE, 0), (FIRST, 1), (MIDDLE, 1), (LAST, 0), (CONTROL, 0), (CONTROL, 2), (0, 1), (6, 1)],
 )
 def test_a_kind_with_the_wrong_places_is_refused(kind: int, places: int) -> None:
     frame = encode_frame(Head(kind, 0, 1, 1, 0, places, 0), bytes(8))

@@ -14,7 +14,18 @@ from evensong.core.groups.events import (
     SessionEvent,
     ViewChange,
 )
-from evensong.core.groups.frame import SAFE, SELF_DISCARD, decode_head, encode_whole, messages_of
+from evensong.core.groups.frame import (
+    FIRST,
+    LAST,
+    SAFE,
+    SELF_DISCARD,
+    TOTAL,
+    Head,
+    decode_head,
+    encode_frame,
+    encode_whole,
+    messages_of,
+)
 from evensong.core.groups.limits import Limits
 from evensong.core.groups.packet import encode_packet
 from evensong.core.totem.frames import RegularMessage
@@ -366,6 +377,37 @@ def test_a_frame_that_was_cut_is_told_as_it_was_handed_over() -> None:
     (delivered,) = [one for one in order[2].take_events() if isinstance(one, Delivered)]
     assert delivered.frame == encode_whole(ann, 1, 0, SAFE, [bytes(5_000)])
     assert decode_head(delivered.frame).places == 1
+
+
+def test_a_frame_of_several_messages_may_be_larger_than_a_packet() -> None:
+    order = cluster(1, 2)
+    bob = member(order, 2, "b", "g")
+    ann = order[1].open("a")
+    small = [b"%d" % number for number in range(2_000)]
+    order[1].send(ann, "g", *small)
+    order[1].send(ann, "g", b"behind")
+    assert order[1].pull() > 5
+    order.run()
+    events = order[2].take_events()
+    assert bodies(events, bob) == [*small, b"behind"]
+    first, behind = [one for one in events if isinstance(one, Delivered)]
+    assert first.frame == encode_whole(ann, 1, 0, 0, small)
+    assert first.order.seq == behind.order.seq  # where its end is, the next begins
+    assert behind.order.sub == 2_000
+    (receipt, _) = [one for one in order[1].take_events() if isinstance(one, Receipt)]
+    assert (receipt.first_no, receipt.count, receipt.order) == (1, 2_000, first.order)
+
+
+def test_a_piece_that_lies_about_its_messages_is_dropped() -> None:
+    order = cluster(1, 2)
+    member(order, 1, "a", "g")
+    order[1].take_events()
+    unit_id = UnitId(2, 1, 1)
+    begin = encode_frame(Head(FIRST, 0, 1, 1, 5, 0, 0), TOTAL.pack(20) + bytes(10))
+    end = encode_frame(Head(LAST, 0, 1, 1, 5, 11, 0), bytes(10))
+    give(order[1], encode_packet(unit_id, 11, [begin, end]), 2)
+    assert order[1].groups.drops == {"frame: places": 1}
+    assert order[1].groups.drain() == []
 
 
 def test_the_safe_line_is_told() -> None:

@@ -14,7 +14,6 @@ from evensong.core.groups.events import (
 from evensong.core.groups.frame import CONTROL, FIRST, Head, encode_frame, encode_whole
 from evensong.core.groups.layer import Groups
 from evensong.core.groups.limits import JOINED_MAX, SESSIONS_MAX, Limits
-from evensong.core.groups.packet import PACKET_SIZE
 from evensong.core.groups.sessions import NO_SESSION
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.core.totem.frames import RegularMessage
@@ -48,7 +47,7 @@ def test_a_session_is_welcomed_with_its_private_name_and_limits() -> None:
     (welcome,) = desk.welcome
     assert isinstance(welcome, Welcome)
     assert str(welcome.member) == f"#ann#1#1.{desk.session}"
-    assert welcome.frame_max == 600 - PACKET_SIZE
+    assert welcome.frame_max == LIMITS.message_max == 5_000
     assert welcome.message_max == 5_000
 
 
@@ -141,7 +140,7 @@ def test_a_message_or_a_frame_that_is_too_large_is_refused_before_anything_is_se
     desk = Desk()
     session = desk.session
     assert desk.refusal(encode_whole(session, 1, 0, 0, [bytes(5_001)])) is ErrorCode.TOO_LARGE
-    two = [bytes(300), bytes(300)]
+    two = [bytes(2_500), bytes(2_500)]
     assert desk.refusal(encode_whole(session, 1, 0, 0, two)) is ErrorCode.TOO_LARGE
     assert desk.groups.queue.backlog() == 0
 

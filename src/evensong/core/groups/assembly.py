@@ -1,8 +1,8 @@
-"""Large messages are put together again; a message has the place of its LAST piece.
+"""Large frames are put together again; their messages have their places at the LAST piece.
 
-Every daemon sees the same pieces in the same order, so all complete a message at the same place or
+Every daemon sees the same pieces in the same order, so all complete a frame at the same place or
 none does. Nothing is kept over a regular configuration: the sender begins again with FIRST.
-Invariant: at most one unfinished message a session, and none right after a regular configuration.
+Invariant: at most one unfinished frame a session, and none right after a regular configuration.
 """
 
 from typing import Final, TypeAlias, final
@@ -28,38 +28,38 @@ class _Unfinished:
 
 @final
 class Assembly:
-    """The unfinished messages of all sessions."""
+    """The unfinished frames of all sessions."""
 
     __slots__ = ("orphans", "unfinished")
 
     def __init__(self) -> None:
         self.unfinished: Final[dict[Origin, _Unfinished]] = {}
-        self.orphans = 0  # pieces that no message could be made of
+        self.orphans = 0  # pieces that no frame could be made of
 
     def clear(self) -> None:
         """Forget everything: a regular configuration begins, and every sender begins again."""
         self.unfinished.clear()
 
     def add(self, origin: Origin, kind: int, first_no: int, content: bytes) -> bytes | None:
-        """Take a piece in; return the message if this was its last."""
+        """Take a piece in; return the frame's content if this was its last."""
         if kind == FIRST:
             self._begin(origin, first_no, content)
             return None
         assert kind in (MIDDLE, LAST)
-        message = self.unfinished.get(origin)
-        if message is None or message.first_no != first_no:
+        frame = self.unfinished.get(origin)
+        if frame is None or frame.first_no != first_no:
             self.orphans += 1
             return None
-        message.missing -= len(content)
-        if message.missing < 0 or (kind == LAST) != (message.missing == 0):
+        frame.missing -= len(content)
+        if frame.missing < 0 or (kind == LAST) != (frame.missing == 0):
             del self.unfinished[origin]
             self.orphans += 1
             return None
-        message.chunks.append(content)
+        frame.chunks.append(content)
         if kind == MIDDLE:
             return None
         del self.unfinished[origin]
-        return b"".join(message.chunks)
+        return b"".join(frame.chunks)
 
     def _begin(self, origin: Origin, first_no: int, content: bytes) -> None:
         if self.unfinished.pop(origin, None) is not None:
@@ -72,12 +72,14 @@ class Assembly:
         if total > LENGTH_MAX or len(chunk) >= total:
             self.orphans += 1
             return
-        message = _Unfinished(first_no, total)
-        message.chunks.append(chunk)
-        message.missing -= len(chunk)
-        self.unfinished[origin] = message
+        frame = _Unfinished(first_no, total)
+        frame.chunks.append(chunk)
+        frame.missing -= len(chunk)
+        self.unfinished[origin] = frame
 
 
-def whole_frame(flags: int, session: int, first_no: int, group_set: int, message: bytes) -> bytes:
-    """Lay a message that was put together out as the frame its sender handed over."""
-    return HEADER.pack(WHOLE, flags, session, first_no, group_set, 1, len(message)) + message
+def whole_frame(
+    flags: int, session: int, first_no: int, group_set: int, places: int, content: bytes
+) -> bytes:
+    """Lay out what was put together as the frame that its sender handed over."""
+    return HEADER.pack(WHOLE, flags, session, first_no, group_set, places, len(content)) + content

@@ -10,20 +10,21 @@ them. All numbers are big-endian.
          2    4  session    of the sender, at its daemon; 0 for the daemon itself
          6    8  first_no   the session's number of the first message; the next ones count on
         14    4  group_set  the destination, a number that the session has defined
-        18    2  places     WHOLE: messages, at least 1; FIRST, MIDDLE: 0; LAST, CONTROL: 1
+        18    2  places     WHOLE, LAST: messages, at least 1; FIRST, MIDDLE: 0; CONTROL: 1
         20    4  length     of what follows the header
         24       content
 
     content of WHOLE, places = 1  the message: all of it
     content of WHOLE, places > 1  places * u16: the messages' lengths; then the messages, joined
-    content of FIRST              u32: the message's whole length; then its first piece
+    content of FIRST              u32: the length of a WHOLE's content; then its first piece
     content of MIDDLE and LAST    the next piece
     content of CONTROL            see control.py
 
-`places` says how many places of the order a frame takes: a message has the place where its end is,
-and a control message takes one too, so that a view has a place of its own.
-Sessions hand over and receive frames of kind WHOLE only. One whose single message is too large for
-a packet is cut by the sender's daemon and put together by the receiver's.
+`places` says how many places of the order a frame takes: messages have their places where their
+frame ends, and a control message takes one too, so that a view has a place of its own.
+Sessions hand over and receive frames of kind WHOLE only. One that is too large for a packet is cut
+by the sender's daemon and put together by the receiver's. So a program that has much to say says it
+in few frames, and packets are full whatever the sizes of its messages.
 """
 
 import struct
@@ -104,7 +105,10 @@ def decode_head(buffer: bytes, at: int = 0) -> Head:
     if kind == WHOLE:
         if not places or (places > 1 and 2 * places > length):
             raise MalformedFrame("frame: places")
-    elif kind in (LAST, CONTROL):
+    elif kind == LAST:
+        if not places:
+            raise MalformedFrame("frame: places")
+    elif kind == CONTROL:
         if places != 1:
             raise MalformedFrame("frame: places")
     elif kind in (FIRST, MIDDLE):

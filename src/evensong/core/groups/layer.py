@@ -279,7 +279,7 @@ class Groups:
         self._exchange = Exchange(self.configuration, self.together)
         if self._my_id == self.together[0]:
             state = encode_component(self.together, self.directory.counter, self.directory.states())
-            contents = encode_state(state, self.queue.frame_max - HEADER_SIZE)
+            contents = encode_state(state, self.queue.uncut_max - HEADER_SIZE)
             self.queue.put_first([control_frame(0, content) for content in contents])
 
     def _merge(self) -> None:
@@ -351,11 +351,13 @@ class Groups:
                 origin = (sender, incarnation, session)
                 content = payload[at : at + length]
                 whole = self.assembly.add(origin, kind, first_no, content)
-                if whole is not None:
+                if whole is not None and places > 1 and 2 * places > len(whole):
+                    self._drop("frame: places")
+                elif whole is not None:
                     assert kind == LAST
                     order = OrderId(ring_id, seq, sub)
-                    frame = whole_frame(flags, session, first_no, group_set, whole)
-                    self._deliver(sender, session, group_set, flags, first_no, 1, order, frame)
+                    frame = whole_frame(flags, session, first_no, group_set, places, whole)
+                    self._deliver(sender, session, group_set, flags, first_no, places, order, frame)
             sub += places
         if own and own == len(frames):
             self.exchanged[sender] = self.exchanged.get(sender, 0) + 1

@@ -39,7 +39,7 @@ FOREIGN: Final = b"\0"  # what is not for groups, behind the unit's head
 FrameAt: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 unpack_header: Final = HEADER.unpack_from
 CONTINUES: Final = frozenset([FIRST, MIDDLE])
-ENDS: Final = frozenset([LAST, CONTROL])
+PLACES_MAX: Final = 2**16 - 1  # of one packet
 
 
 def encode_packet(unit_id: UnitId, places: int, frames: Sequence[bytes]) -> bytes:
@@ -71,7 +71,10 @@ def decode_packet(payload: bytes) -> tuple[UnitId, list[FrameAt]]:
         if kind == WHOLE:
             if places != 1 and (not places or 2 * places > length):
                 raise MalformedFrame("packet: places of a frame")
-        elif places != (kind in ENDS) or not (kind in ENDS or kind in CONTINUES):
+        elif kind in CONTINUES:
+            if places:
+                raise MalformedFrame("packet: places of a frame")
+        elif not places or (kind != LAST and (kind != CONTROL or places > 1)):
             raise MalformedFrame("packet: kind of a frame")
         found.append((kind, marks, session, first_no, group_set, places, length, at))
         at += length

@@ -7,10 +7,10 @@ message does not stop the other sessions of its daemon [TPG]. Within a lane the 
 Rules:
 - A packet is agreed or safe as a whole. One that has frames and is agreed closes before a frame
   that must be safe; an agreed frame may follow a safe one, it would wait behind it anyway.
-- A message too large for a packet is cut; FIRST fills up the packet at hand. Only LAST makes the
-  message whole, so only LAST needs a safe packet: pieces before it have lower seqs.
+- A frame too large for a packet is cut; FIRST fills up the packet at hand. Only LAST makes it
+  whole, so only LAST needs a safe packet: pieces before it have lower seqs.
 - A destination is announced, in the lane, before the first frame to it in a configuration.
-- At a regular configuration a message that is cut and whose LAST was not pulled begins again, and
+- At a regular configuration a frame that is cut and whose LAST was not pulled begins again, and
   announcements too: newcomers have seen neither.
 Invariant: queued_bytes is the sum over lanes and control frames; no lane without items is in turns.
 """
@@ -32,7 +32,7 @@ from evensong.core.groups.frame import (
     Head,
 )
 from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
-from evensong.core.groups.packet import PACKET_SIZE, encode_packet
+from evensong.core.groups.packet import PACKET_SIZE, PLACES_MAX, encode_packet
 from evensong.core.ids import ProcessorId
 from evensong.core.unit import Origin, UnitId
 
@@ -63,7 +63,7 @@ class _Lane:
     def __init__(self) -> None:
         self.items: Final[deque[_Item]] = deque()
         self.queued = 0  # bytes
-        self.offset = 0  # of the first item's message, if it is cut: bytes that were pulled
+        self.offset = 0  # of the first item's content, if it is cut: bytes that were pulled
         self.deficit = 0
         self.announced: Final[dict[int, Destination]] = {}  # by number, in this configuration
         self.is_closing = False
@@ -81,11 +81,11 @@ class _Filling:
         self.room = room
         self.is_safe = False
 
-    def takes(self, size: int, must_be_safe: bool) -> bool:
-        """Whether a frame of this size may go in."""
+    def takes(self, size: int, places: int, must_be_safe: bool) -> bool:
+        """Whether a frame of this size and so many places may go in."""
         if must_be_safe and self.frames and not self.is_safe:
             return False  # the agreed frames before it must not wait, and it must not hurry
-        return size <= self.room
+        return size <= self.room and self.places + places <= PLACES_MAX
 
     def add(self, frame: bytes, places: int, must_be_safe: bool) -> None:
         """Put a frame in."""
@@ -132,8 +132,8 @@ class SendQueue:
         self.origin: Final = Origin(my_id, incarnation)
 
     @property
-    def frame_max(self) -> int:
-        """How long a frame may be that is not cut."""
+    def uncut_max(self) -> int:
+        """How long a frame may be that is not cut; longer ones are."""
         return self._room
 
     # -- what is to be sent ------------------------------------------------------------------
@@ -209,7 +209,7 @@ class SendQueue:
     def _fill(self) -> Packet:
         filling = _Filling(self._room)
         own = self._own
-        while own and filling.takes(len(own[0]), must_be_safe=False):
+        while own and filling.takes(len(own[0]), 1, must_be_safe=False):
             self.queued_bytes -= len(own[0])
             filling.add(own.popleft(), 1, must_be_safe=False)
         turns = self._turns
@@ -252,7 +252,7 @@ class SendQueue:
         if len(item.frame) > self._room:
             return self._take_piece(lane, item, filling)
         must_be_safe = bool(item.head.flags & SAFE)
-        if not filling.takes(len(item.frame), must_be_safe):
+        if not filling.takes(len(item.frame), item.head.places, must_be_safe):
             return False
         filling.add(item.frame, item.head.places, must_be_safe)
         self._forget_first(lane)
@@ -265,14 +265,17 @@ class SendQueue:
         extra = 0 if lane.offset else TOTAL.size
         room = filling.room - HEADER_SIZE - extra
         is_last = left <= room
+        places = head.places if is_last else 0
         must_be_safe = is_last and bool(head.flags & SAFE)
-        if (not is_last and room < CHUNK_LEAST) or not filling.takes(HEADER_SIZE, must_be_safe):
+        if not is_last and room < CHUNK_LEAST:
+            return False
+        if not filling.takes(HEADER_SIZE, places, must_be_safe):
             return False
         chunk = item.frame[begin : begin + room]
         total = b"" if lane.offset else TOTAL.pack(head.length)
         kind = LAST if is_last else MIDDLE if lane.offset else FIRST
-        header = HEADER.pack(kind, *head[1:5], int(is_last), len(total) + len(chunk))
-        filling.add(header + total + chunk, int(is_last), must_be_safe)
+        header = HEADER.pack(kind, *head[1:5], places, len(total) + len(chunk))
+        filling.add(header + total + chunk, places, must_be_safe)
         if is_last:
             self._forget_first(lane)
         else:

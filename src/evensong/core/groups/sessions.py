@@ -35,7 +35,14 @@ from evensong.core.groups.frame import (
     decode_head,
     has_table,
 )
-from evensong.core.groups.limits import GROUPS_MAX, JOINED_MAX, SESSIONS_MAX, SETS_MAX, Limits
+from evensong.core.groups.limits import (
+    BATCH_MAX,
+    GROUPS_MAX,
+    JOINED_MAX,
+    SESSIONS_MAX,
+    SETS_MAX,
+    Limits,
+)
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.ids import ProcessorId
 from evensong.errors import MalformedFrame
@@ -68,6 +75,7 @@ class Sessions:
         "_last",
         "_my_id",
         "_queue",
+        "frame_max",
         "limits",
         "open",
     )
@@ -89,6 +97,8 @@ class Sessions:
         self._events: Final = events
         self._last = NO_SESSION
         self.open: Final[dict[SessionId, Session]] = {}
+        # Of several messages; alone, one may be as long as a message may.
+        self.frame_max: Final = max(queue.uncut_max, min(BATCH_MAX, limits.message_max))
 
     def open_session(self, user: str, request_id: int) -> SessionId:
         """Open a session, or refuse it."""
@@ -103,7 +113,7 @@ class Sessions:
         self._queue.open(session)
         self._directory.version += 1  # somebody may have a message for its private name
         limits = self.limits
-        self._events.append(Welcome(session, member, self._queue.frame_max, limits.message_max))
+        self._events.append(Welcome(session, member, self.frame_max, limits.message_max))
         return session
 
     def close_session(self, session: SessionId) -> None:
@@ -184,7 +194,7 @@ class Sessions:
         if group_set not in asking.sets:
             return ErrorCode.UNKNOWN_SET
         if places > 1:
-            return ErrorCode.TOO_LARGE if size > self._queue.frame_max else None
+            return ErrorCode.TOO_LARGE if size > self.frame_max else None
         return ErrorCode.TOO_LARGE if length > self.limits.message_max else None
 
     def _refuse(self, session: SessionId, code: ErrorCode, request_id: int) -> SessionId:

@@ -94,7 +94,7 @@ class _Acts:
             groups = (*groups[1:], f"{PRIVATE}{rng.choice(self.ids)}.{rng.randrange(SEATS)}")
         size = rng.choice((8, 40, 90))
         if rng.random() < self.large:
-            size, count = rng.randint(600, 6_000), 1
+            size = rng.randint(600, 6_000)
         kind = acts.ASK if rng.random() < 0.1 else acts.SEND
         is_safe = rng.random() < self.safe
         return Act(at, node, seat, kind, groups, size, count, is_safe, rng.random() < 0.1)

@@ -213,7 +213,7 @@ class Watcher:
                 self._broken("G4", f"message {message} is not the next at {order}")
             if facts.bodies[message] != body or facts.groups[message] != groups:
                 self._broken("G6", f"message {message} is not as it was sent")
-            if len(event.frame) > self.groups.queue.frame_max:
+            if len(event.frame) > self.groups.queue.uncut_max:
                 facts.count("G6")
             if message in facts.orders:
                 facts.count("G4")
