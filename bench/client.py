@@ -18,7 +18,7 @@ from evensong.core.ids import RingId
 from evensong.ipc import frames, wire
 from evensong.ipc.splitter import Splitter
 
-FRAME_MAX = 1_280
+FRAME_MAX = 65_536
 CHUNK = 256 * 1_024
 RING = RingId(8, 1)
 ME = MemberId(1, 1, 1, "bench")

@@ -1,15 +1,18 @@
 """Messages into frames and out again."""
 
 from itertools import pairwise
+from operator import mul
 
+import pytest
 from hypothesis import given
-from hypothesis.strategies import binary, integers, lists
+from hypothesis.strategies import binary, builds, integers, lists
 
 from evensong.client.message import Delivery
-from evensong.client.packing import pack
+from evensong.client.packing import pack, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId
 from evensong.core.groups.frame import TABLED_MAX, encode_whole, whole_size
 from evensong.core.ids import RingId
+from evensong.errors import MalformedFrame
 
 
 @given(lists(binary(max_size=400), max_size=60), integers(100, 700))
@@ -27,6 +30,23 @@ def test_a_message_too_long_for_a_table_goes_alone() -> None:
     long = bytes(TABLED_MAX + 1)
     assert [len(one) for one in pack([b"a", long, b"b", b"c"], 10**6)] == [1, 1, 2]
     assert [len(one) for one in pack([long, long], 10**6)] == [1, 1]
+
+
+@given(
+    lists(binary(max_size=9), min_size=1, max_size=9)
+    | builds(mul, lists(binary(), min_size=1, max_size=1), integers(1, 99))
+)
+def test_what_was_packed_is_unpacked(payloads: list[bytes]) -> None:
+    frame = encode_whole(1, 1, 0, 0, payloads)
+    assert list(unpack(frame, len(payloads))) == payloads
+
+
+@pytest.mark.parametrize("payloads", [[b"one", b"two"], [b"Ave", b"Maria"]])
+def test_a_table_that_is_false_is_refused(payloads: list[bytes]) -> None:
+    frame = encode_whole(1, 1, 0, 0, payloads)
+    for false in (frame + b"more", frame[:-1]):
+        with pytest.raises(MalformedFrame):
+            unpack(false, 2)
 
 
 def test_a_message_knows_its_place_in_its_frame() -> None:

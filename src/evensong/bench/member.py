@@ -10,16 +10,16 @@ import json
 import struct
 import sys
 import time
+from collections import deque
 from typing import Final, NamedTuple
 
 import evensong
-from evensong import Group, MemberId, Message, Service, View
+from evensong import Group, MemberId, Message, Receipt, Service, View
 
 GROUP: Final = "bench"
 STAMP: Final = struct.Struct("!q")  # nanoseconds
 SIZE_LEAST: Final = STAMP.size
 AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
-AHEAD_LEAST: Final = 32
 BATCH_BYTES: Final = 40_000  # handed over at a time
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
 PACE_S: Final = 0.001  # what is due is sent so often, at a rate
@@ -47,28 +47,22 @@ class Span(NamedTuple):
 class Counts:
     """What a member has heard."""
 
-    def __init__(self, task: Task, me: MemberId) -> None:
+    def __init__(self, me: MemberId) -> None:
         self._me: Final = me
-        self._size: Final = task.size
         self.span = Span(2**63, 0)
         self.delivered = 0
-        self.own = 0  # all the time
         self.samples: Final[list[int]] = []
-        self.heard: Final = asyncio.Event()  # more of our own have come
 
     def batch(self, batch: list[Message | View]) -> None:
         """Count messages that came together."""
         now = time.monotonic_ns()
-        is_counted = self.span.begin_ns <= now < self.span.end_ns
+        if not self.span.begin_ns <= now < self.span.end_ns:
+            return
         messages = [one for one in batch if isinstance(one, Message)]
-        mine = [one for one in messages if one.sender == self._me]
-        if is_counted:
-            self.delivered += len(messages)
-            for one in mine[:: 1 + len(mine) // 16]:
+        self.delivered += len(messages)
+        for one in messages[:: 1 + len(messages) // 32]:
+            if one.sender == self._me:
                 self._sample(now, one.payload)
-        if mine:
-            self.own += len(mine)
-            self.heard.set()
 
     def _sample(self, now: int, payload: bytes) -> None:
         if len(self.samples) < SAMPLES_MAX:
@@ -78,10 +72,9 @@ class Counts:
 class Sender:
     """Sends as much as it may, or what is due."""
 
-    def __init__(self, task: Task, group: Group, counts: Counts) -> None:
+    def __init__(self, task: Task, group: Group) -> None:
         self._task: Final = task
         self._group: Final = group
-        self._counts: Final = counts
         self._service: Final = Service.SAFE if task.service == "safe" else Service.AGREED
         self._rest: Final = bytes(task.size - STAMP.size)
         self._sent = 0
@@ -94,17 +87,12 @@ class Sender:
             await self._at_full_speed()
 
     async def _at_full_speed(self) -> None:
-        size = self._task.size
-        ahead_max = max(AHEAD_LEAST, AHEAD_BYTES // size)
-        batch_max = max(1, min(ahead_max // 4, BATCH_BYTES // size))
-        counts = self._counts
+        batch = max(1, BATCH_BYTES // self._task.size)
+        under_way: deque[Receipt] = deque()
         while True:
-            room = ahead_max - (self._sent - counts.own)
-            if room < batch_max:
-                counts.heard.clear()
-                await counts.heard.wait()
-                continue
-            await self._send(time.monotonic_ns(), batch_max)
+            under_way.append(await self._send(time.monotonic_ns(), batch))
+            if len(under_way) * batch * self._task.size >= AHEAD_BYTES:
+                await under_way.popleft().ordered()
 
     async def _at_a_rate(self) -> None:
         began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
@@ -114,14 +102,14 @@ class Sender:
                 await self._send(began + int(self._sent * period_ns), 1)
             await asyncio.sleep(PACE_S)
 
-    async def _send(self, stamp: int, count: int) -> None:
+    async def _send(self, stamp: int, count: int) -> Receipt:
+        """Send so many messages; return the last one's receipt."""
         payload = STAMP.pack(stamp) + self._rest
-        if self._task.api == "batch":
-            await self._group.send_many([payload] * count, service=self._service)
-        else:
-            for _ in range(count):
-                await self._group.send(payload, service=self._service)
         self._sent += count
+        if self._task.api == "batch":
+            return await self._group.send_many([payload] * count, service=self._service)
+        receipts = [await self._group.send(payload, service=self._service) for _ in range(count)]
+        return receipts[-1]
 
 
 async def take_part(task: Task) -> dict[str, object]:
@@ -130,7 +118,7 @@ async def take_part(task: Task) -> dict[str, object]:
         evensong.connect(task.address, name=task.name) as connection,
         connection.join(GROUP) as group,
     ):
-        counts = Counts(task, connection.member)
+        counts = Counts(connection.member)
         full = asyncio.Event()
         listening = asyncio.create_task(_listen(task, group, counts, full))
         await full.wait()
@@ -138,7 +126,7 @@ async def take_part(task: Task) -> dict[str, object]:
         loop = asyncio.get_running_loop()
         line = await loop.run_in_executor(None, sys.stdin.readline)
         counts.span = Span(*json.loads(line))
-        sending = asyncio.create_task(Sender(task, group, counts).run())
+        sending = asyncio.create_task(Sender(task, group).run())
         await asyncio.sleep((counts.span.end_ns - time.monotonic_ns()) / 1e9)
         sending.cancel()
         listening.cancel()

@@ -1,8 +1,14 @@
-"""Which messages go into which frame: as many as fit, since a frame is what everybody handles."""
+"""Which messages go into which frame: as many as fit, since a frame is what everybody handles.
 
+And out of it again: messages of one size, the common case, are cut apart by one call.
+"""
+
+import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
-from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, TABLED_MAX
+from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, TABLED_MAX, messages_of
+from evensong.errors import MalformedFrame
 
 
 def pack(payloads: Sequence[bytes], frame_max: int) -> Iterator[Sequence[bytes]]:
@@ -40,3 +46,25 @@ def pack(payloads: Sequence[bytes], frame_max: int) -> Iterator[Sequence[bytes]]
             left = room
         left -= cost
     yield payloads[begin:]
+
+
+def unpack(frame: bytes, count: int) -> Sequence[bytes]:
+    """Cut a frame of so many messages apart; one whose table is false raises `MalformedFrame`.
+
+    >>> from evensong.core.groups.frame import encode_whole
+    >>> unpack(encode_whole(1, 1, 0, 0, [b"Ave", b"Maria"]), 2)
+    [b'Ave', b'Maria']
+    """
+    at = HEADER_SIZE + 2 * count
+    table = frame[HEADER_SIZE:at]
+    if count < 2 or table != table[:2] * count:
+        return messages_of(frame)
+    length = int.from_bytes(table[:2], "big")
+    if len(frame) - at != count * length:
+        raise MalformedFrame("frame: table")
+    return _cutter(length, count).unpack_from(frame, at)
+
+
+@lru_cache(maxsize=64)
+def _cutter(length: int, count: int) -> struct.Struct:
+    return struct.Struct(f"{length}s" * count)
