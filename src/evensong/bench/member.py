@@ -22,6 +22,7 @@ SIZE_LEAST: Final = STAMP.size
 AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
 BATCH_BYTES: Final = 40_000  # handed over at a time
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
+SAMPLED: Final = 32  # messages of a batch whose latency is looked at; else one in so many
 PACE_S: Final = 0.001  # what is due is sent so often, at a rate
 
 
@@ -55,18 +56,21 @@ class Counts:
 
     def batch(self, batch: list[Message | View]) -> None:
         """Count messages that came together."""
-        now = time.monotonic_ns()
-        if not self.span.begin_ns <= now < self.span.end_ns:
-            return
         messages = [one for one in batch if isinstance(one, Message)]
-        self.delivered += len(messages)
-        for one in messages[:: 1 + len(messages) // 32]:
-            if one.sender == self._me:
-                self._sample(now, one.payload)
+        if self.has_begun():
+            self.delivered += len(messages)
+            self.sample(messages[:: 1 + len(messages) // SAMPLED])
 
-    def _sample(self, now: int, payload: bytes) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append((now - STAMP.unpack_from(payload)[0]) // 1_000)
+    def has_begun(self) -> bool:
+        """Whether what comes now counts."""
+        return self.span.begin_ns <= time.monotonic_ns() < self.span.end_ns
+
+    def sample(self, messages: list[Message]) -> None:
+        """Keep how long those took that are mine."""
+        now = time.monotonic_ns()
+        for one in messages:
+            if one.sender == self._me and len(self.samples) < SAMPLES_MAX:
+                self.samples.append((now - STAMP.unpack_from(one.payload)[0]) // 1_000)
 
 
 class Sender:
@@ -137,20 +141,30 @@ async def take_part(task: Task) -> dict[str, object]:
 async def _listen(task: Task, group: Group, counts: Counts, full: asyncio.Event) -> None:
     if task.api == "batch":
         async for batch in group.batches():
-            _see_views(batch, task.members, full)
+            if not full.is_set():
+                _see_views(batch, task.members, full)
             counts.batch(batch)
     else:
+        every = 1 if task.rate else SAMPLED
+        is_counted = False
+        heard = 0
         async for event in group:
-            one = [event]
-            _see_views(one, task.members, full)
-            counts.batch(one)
+            if isinstance(event, Message):
+                heard += 1
+                if is_counted:
+                    counts.delivered += 1
+                if not heard % every:
+                    is_counted = counts.has_begun()
+                    if is_counted:
+                        counts.sample([event])
+            else:
+                _see_views([event], task.members, full)
 
 
 def _see_views(batch: list[Message | View], members: int, full: asyncio.Event) -> None:
-    if not full.is_set():
-        for event in batch:
-            if isinstance(event, View) and len(event.members) >= members:
-                full.set()
+    for event in batch:
+        if isinstance(event, View) and len(event.members) >= members:
+            full.set()
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ Nothing is done behind the program's back: no task runs, and nothing reconnects 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Final, Self, TypeAlias, final
+
+from msgspec import Struct
 
 from evensong.client.address import default_name, open_stream, socket_path
 from evensong.client.consignment import Consignment, as_bytes, flags_of
@@ -23,7 +25,7 @@ from evensong.errors import ConnectionLost, NotMember, Refused, Unreachable
 
 
 @final
-class Receipt:
+class Receipt(Struct, frozen=True, eq=False, gc=False):
     """What becomes of what was sent; for `send_many`, of the last of it and all before.
 
     >>> async def main():
@@ -36,12 +38,9 @@ class Receipt:
     ((1,), True)
     """
 
-    __slots__ = ("_flights", "_index", "_link")
-
-    def __init__(self, link: Link, flights: list[Flight], index: int) -> None:
-        self._link: Final = link
-        self._flights: Final = flights
-        self._index: Final = index  # in the last of them
+    _link: Link
+    _flights: list[Flight]
+    _index: int  # in the last of them
 
     @property
     def id(self) -> MessageId:
@@ -76,6 +75,9 @@ class Receipt:
         return f"<receipt of {self.id}>"
 
 
+Sending: TypeAlias = Coroutine[None, None, Receipt]  # to be awaited
+
+
 @final
 class Batches:
     """A stream, in batches: everything that is there, each time; never an empty list."""
@@ -101,7 +103,7 @@ class Batches:
 
 @final
 class Events:
-    """A stream, event by event."""
+    """A stream, event by event; no generator, since a wait for the next may be cancelled."""
 
     __slots__ = ("_link", "_stream")
 
@@ -114,14 +116,15 @@ class Events:
 
     async def __anext__(self) -> Event:
         stream = self._stream
-        while True:
-            event = stream.take_one()
-            if event is not None:
-                if stream.is_drained():
-                    self._link.flush_soon()
-                return event
+        at = stream.at
+        if at < len(stream.batch):  # the usual case, without a call
+            stream.at = at + 1
+            return stream.batch[at]
+        while (event := stream.take_one()) is None:
             self._link.flush_soon()
             await self._link.until_more(stream)
+        self._link.flush_soon()  # what taking it in has led to
+        return event
 
 
 @final
@@ -139,15 +142,13 @@ class Group:
         self._stream: Final = stream
         self.name: Final = name
 
-    async def send(self, payload: bytes, *, service: Service = Service.AGREED) -> Receipt:
+    def send(self, payload: bytes, *, service: Service = Service.AGREED) -> Sending:
         """Send a message to the group; see `Connection.send`."""
-        return await _send(self._link, self.name, payload, service)
+        return _send(self._link, self.name, payload, service)
 
-    async def send_many(
-        self, payloads: Sequence[bytes], *, service: Service = Service.AGREED
-    ) -> Receipt:
+    def send_many(self, payloads: Sequence[bytes], *, service: Service = Service.AGREED) -> Sending:
         """Send messages to the group; see `Connection.send_many`."""
-        return await _send_many(self._link, self.name, payloads, service)
+        return _send_many(self._link, self.name, payloads, service)
 
     def batches(self) -> AsyncIterator[list[Event]]:
         """Iterate over everything that has come, list by list: the fast way to read."""
@@ -251,30 +252,30 @@ class Connection:
         """How many bytes a message may have."""
         return self._link.dialogue.message_max
 
-    async def send(
+    def send(
         self, to: str | Sequence[str], payload: bytes, *, service: Service = Service.AGREED
-    ) -> Receipt:
+    ) -> Sending:
         """Send a message to a group, a private name, or several: at one place in the order.
 
         Returns as soon as there is room for it, without a round trip; waits while there is none.
         The sender need not be a member. Raises `TooLarge` or `BadName`, and nothing was sent;
         raises `ConnectionLost`, and this message was not sent.
         """
-        return await _send(self._link, to, payload, service)
+        return _send(self._link, to, payload, service)
 
-    async def send_many(
+    def send_many(
         self,
         to: str | Sequence[str],
         payloads: Sequence[bytes],
         *,
         service: Service = Service.AGREED,
-    ) -> Receipt:
+    ) -> Sending:
         """Send messages, in order, packed as tightly as they go; returns a receipt for all.
 
         Waits for room as often as it has to. If the connection is lost on the way it raises
         `OutcomeUnknown`: some may be ordered, and the first ones are if any are.
         """
-        return await _send_many(self._link, to, payloads, service)
+        return _send_many(self._link, to, payloads, service)
 
     def batches(self) -> AsyncIterator[list[Event]]:
         """Iterate over everything that has come, list by list: the fast way to read."""

@@ -91,10 +91,13 @@ class _Route(NamedTuple):
 class _OpenFrame:
     """A frame that still takes messages."""
 
-    __slots__ = ("flags", "flight", "left", "messages", "set_no")
+    __slots__ = ("flags", "flight", "left", "messages", "set_no", "to")
 
-    def __init__(self, flight: Flight, set_no: int, flags: int, left: int) -> None:
+    def __init__(
+        self, flight: Flight, to: str | Sequence[str], set_no: int, flags: int, left: int
+    ) -> None:
         self.flight: Final = flight
+        self.to: Final = to if isinstance(to, str) else None  # a list may change
         self.set_no: Final = set_no
         self.flags: Final = flags
         self.messages: Final[list[bytes]] = []
@@ -286,24 +289,16 @@ class Dialogue:
 
     def send(self, to: str | Sequence[str], payload: bytes, flags: int) -> tuple[Flight, int]:
         """Send a message; return its frame, and which of the frame's messages it is."""
-        self._check_open()
-        size = len(payload)
-        self.check_size(size)
-        return self._append(self.destination(to), payload, size, flags)
-
-    def _append(self, set_no: int, payload: bytes, size: int, flags: int) -> tuple[Flight, int]:
         frame = self._open_frame
+        size = len(payload)
         if (
             frame is None
-            or frame.set_no != set_no
+            or frame.to != to
             or frame.flags != flags
             or frame.left < size + 2
-            or size > TABLED_MAX
+            or size > self.message_max
         ):
-            self._close_frame()
-            left = min(self.frame_max, TABLED_MAX) - HEADER_SIZE
-            flight = self._take_off(0, HEADER_SIZE, flags)
-            frame = self._open_frame = _OpenFrame(flight, set_no, flags, left)
+            frame = self._begin_frame(to, size, flags)
         flight = frame.flight
         index = flight.count
         frame.messages.append(payload)
@@ -313,6 +308,17 @@ class Dialogue:
         self.in_flight += size + 2
         self._next_no += 1
         return flight, index
+
+    def _begin_frame(self, to: str | Sequence[str], size: int, flags: int) -> _OpenFrame:
+        """Open a frame for a message of this size and those that follow it."""
+        self._check_open()
+        self.check_size(size)
+        set_no = self.destination(to)
+        self._close_frame()
+        left = min(self.frame_max, TABLED_MAX) - HEADER_SIZE
+        flight = self._take_off(0, HEADER_SIZE, flags)
+        self._open_frame = _OpenFrame(flight, to, set_no, flags, left)
+        return self._open_frame
 
     def send_frame(self, set_no: int, payloads: Sequence[bytes], flags: int) -> Flight:
         """Send several messages that fit into one frame, or one that is alone in its."""

@@ -44,11 +44,11 @@ class Stream:
     """What one reader has not taken yet."""
 
     __slots__ = (
-        "_at",
-        "_batch",
         "_consumed",
         "_parcels",
         "_replication",
+        "at",
+        "batch",
         "error",
         "is_claimed",
         "is_fed",
@@ -63,8 +63,8 @@ class Stream:
         self._consumed: Final = consumed
         self._replication: Final = replication
         self._parcels: Final[deque[Parcel]] = deque()
-        self._batch: list[Event] = []  # of which single events are being taken
-        self._at = 0
+        self.batch: list[Event] = []  # of which single events are being taken: the next is at `at`
+        self.at = 0
         self.wakes: Final = Wakes()  # called when there is more, or nothing more will come
         self.is_claimed = False  # somebody has begun to read it
         self.is_fed = True
@@ -97,17 +97,17 @@ class Stream:
         self.is_fed = False
         while self._parcels:
             self._release(self._parcels.popleft())
-        self._batch = []
-        self._at = 0
+        self.batch = []
+        self.at = 0
 
     # -- out ---------------------------------------------------------------------------------
 
     def take(self) -> list[Event]:
         """Return everything that is there, in order; empty if there is nothing, for now or ever."""
-        if self._at < len(self._batch):
-            rest = self._batch[self._at :]
-            self._batch = []
-            self._at = 0
+        if self.at < len(self.batch):
+            rest = self.batch[self.at :]
+            self.batch = []
+            self.at = 0
             return rest
         if self._replication is not None:
             return self._take_applied(self._replication)
@@ -120,19 +120,19 @@ class Stream:
 
     def take_one(self) -> Event | None:
         """Return the next event; None if there is none, for now or ever."""
-        if self._at >= len(self._batch):
-            self._batch = []
-            self._batch = self.take()
-            self._at = 0
-            if not self._batch:
+        if self.at >= len(self.batch):
+            self.batch = []
+            self.batch = self.take()
+            self.at = 0
+            if not self.batch:
                 return None
-        event = self._batch[self._at]
-        self._at += 1
+        event = self.batch[self.at]
+        self.at += 1
         return event
 
     def is_drained(self) -> bool:
         """Whether all of the last batch has been taken."""
-        return self._at >= len(self._batch)
+        return self.at >= len(self.batch)
 
     def _take_applied(self, replication: Replication) -> list[Event]:
         """Let the state transfer see what came, until the program has to apply what it shows."""
