@@ -67,10 +67,12 @@ def test_the_guides_store_gets_the_state_and_survives_a_merge(tmp_path: Path) ->
             assert one.printed_with("'5'") == "{'colour': 'red', 'size': '5'}"
         third = Store(program, cluster.state(3), stack)
         assert third.printed() == "{'colour': 'red', 'size': '5'}"
+        put(3, b"size=4")  # behind the third's word that it is ready: now it is a side of its own
+        assert third.printed_with("'4'") == "{'colour': 'red', 'size': '4'}"
         cluster.signal(3, signal.SIGSTOP)
         cluster.wait_for_ring([1, 2])
         put(1, b"colour=blue")
-        assert first.printed_with("blue") == "{'colour': 'blue', 'size': '5'}"
+        assert first.printed_with("blue") == "{'colour': 'blue', 'size': '4'}"
         cluster.signal(3, signal.SIGCONT)
         cluster.wait_for_ring()
         put(1, b"size=6")
