@@ -77,8 +77,8 @@ def register(subparsers: Subparsers) -> None:
         summary="print a table of traces as JSON lines or CSV",
         example="evensong trace export cluster --table events --node 2 --format csv",
     )
-    export.add_argument("--table", choices=TABLES, default="events", help="(default: events)")
-    export.add_argument("--format", choices=FORMATS, default="jsonl", help="(default: jsonl)")
+    export.add_argument("--table", choices=TABLES, default="events", help="which (default: events)")
+    export.add_argument("--format", choices=FORMATS, default="jsonl", help="how (default: jsonl)")
     export.add_argument("--node", type=int, metavar="N", help="rows of this node only")
     export.add_argument("--conf", metavar="ID", help="rows in this configuration only, as 8.1")
     flight = add_command(
