@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-install test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,6 +26,9 @@ lint: $(READY) ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+test-install: ## `pip install .` into an empty environment, and what importing it takes
+	$(PYTHON) tests/install.py
 
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)

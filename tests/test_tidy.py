@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from evensong.sim import evs
+from evensong.sim.groups.run import PROMISES
+from evensong.sim.tally import INVARIANTS
 from tests.tidy import documents, purity, shape
 from tests.tidy.source import files, tracked
 
@@ -86,6 +89,17 @@ def test_every_cited_paper_is_known() -> None:
 def test_every_deviation_is_told() -> None:
     told = MARKDOWN.get("docs/deviations.md", "")
     assert problems_in(SRC, lambda path, text: documents.deviations(path, text, told)) == []
+
+
+def test_every_property_is_told_and_every_one_that_is_told_exists() -> None:
+    judged = [*evs.PROPERTIES, *PROMISES]
+    known = {*INVARIANTS, *judged, "EVS7"}  # which is EVS7.1 and EVS7.2
+    for path, wanted in {
+        "docs/guarantees.md": judged,
+        "docs/simulator.md": [*INVARIANTS, *PROMISES],
+        "docs/protocols/groups.md": [one for one in PROMISES if not one.startswith("S")],
+    }.items():
+        assert documents.properties(path, MARKDOWN[path], known, wanted) == []
 
 
 def test_no_file_knows_the_machine_it_was_written_on() -> None:

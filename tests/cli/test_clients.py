@@ -96,6 +96,7 @@ def test_a_daemon_that_dies_ends_recv_with_3(server: Server) -> None:
     ("arguments", "code"),
     [
         (["groups", "ADDRESS.not"], 3),
+        (["trace", "flight", "no-such-file"], 2),
         (["groups", "http://there"], 2),
         (["groups", "no-such-file"], 2),
         (["send", "ADDRESS", "#g", "x"], 2),
@@ -109,6 +110,19 @@ def test_exit_codes_say_what_went_wrong(
     command = [one.replace("ADDRESS", server.address) for one in arguments]
     assert main(command) == code
     assert capsys.readouterr().err.startswith("evensong: ")
+
+
+def test_where_no_daemon_runs_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["groups", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == f"evensong: {tmp_path}/client.sock: no daemon runs there\n"
+
+
+def test_a_message_is_not_called_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["send", "there"])
+    assert "required: GROUP[,GROUP…]\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["groups", "send", "recv"])

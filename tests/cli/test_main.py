@@ -1,4 +1,5 @@
 import argparse
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -99,13 +100,21 @@ def test_help_of_a_command_ends_in_its_example(capsys: pytest.CaptureFixture[str
     assert printed.endswith("example:\n  evensong sing --psalm 23\n")
 
 
+def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return the parsers of all commands, and of what some can do."""
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                found += [subparser, *parsers(subparser)]
+    return found
+
+
 def without_example(commands: Sequence[Command]) -> list[str]:
     return [
-        name
-        for action in build_parser(commands)._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for name, subparser in action.choices.items()
-        if f"example:\n  evensong {name}" not in subparser.format_help()
+        parser.prog
+        for parser in parsers(build_parser(commands))
+        if f"example:\n  {parser.prog}" not in parser.format_help()
     ]
 
 
@@ -114,7 +123,28 @@ def test_help_of_every_real_command_ends_in_an_example() -> None:
 
 
 def test_a_command_without_an_example_is_noticed() -> None:
-    assert without_example((Sing(lambda _: EXIT_OK), Hum())) == ["hum"]
+    assert without_example((Sing(lambda _: EXIT_OK), Hum())) == ["evensong hum"]
+
+
+# Nothing that they print is a fact: one logs to stderr, one prints a script, one its own help.
+WITHOUT_FACTS = {"evensong daemon", "evensong completion", "evensong trace"}
+
+
+def test_every_real_command_that_prints_facts_has_json() -> None:
+    without = {
+        parser.prog
+        for parser in parsers(build_parser(COMMANDS))
+        if "--json" not in parser._option_string_actions
+    }
+    assert without == WITHOUT_FACTS
+
+
+def test_every_example_is_a_command_line_that_the_parser_takes() -> None:
+    for parser in parsers(build_parser(COMMANDS)):
+        assert parser.epilog is not None
+        example = parser.epilog.splitlines()[1]
+        line = shlex.split(example.partition(">")[0])
+        assert build_parser(COMMANDS).parse_args(line[1:]).run is not None, example
 
 
 def test_an_interrupt_is_one_line_and_130(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import posixpath
 import re
 import tokenize
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 FENCE: Final = re.compile(r"^(```|~~~)")
@@ -23,6 +23,8 @@ CITATION: Final = re.compile(r"(?<![\w`\"'])\[((?:[A-Z]\w*|xAMp)(?:[ ,;][^\]\[]*
 KEY: Final = re.compile(r"^[A-Za-z]\w*")
 DEFINED_KEY: Final = re.compile(r"\*\*\[(\w+)\]\*\*")
 DEVIATION: Final = re.compile(r"docs/deviations\.md#([\w-]+)")
+# What a promise is checked by; not a letter of a story, as in `G` or `I`.
+PROPERTY: Final = re.compile(r"\b(?:EVS\d(?:\.\d)?|T[MRF]\d|TG|FIFO|LV-\d|[DGIS]\d+)\b")
 DEPENDENCY: Final = re.compile(r"^[A-Za-z0-9._-]+")
 
 # Put together here, so that this file does not hold what it looks for.
@@ -142,6 +144,22 @@ def deviations(path: str, source: str, document: str) -> list[str]:
             if aim not in known
         )
     return problems
+
+
+def properties(
+    path: str, markdown: str, known: Collection[str], wanted: Collection[str]
+) -> list[str]:
+    """Every property that is named exists, and every one of those wanted is in a table."""
+    problems = []
+    in_tables: set[str] = set()
+    for number, line in prose(markdown):
+        named = PROPERTY.findall(INLINE_CODE.sub("", line))
+        problems += [
+            f"{path}:{number}: no such property: {one}" for one in named if one not in known
+        ]
+        if line.startswith("|"):
+            in_tables.update(named)
+    return problems + [f"{path}: no table has {one}" for one in wanted if one not in in_tables]
 
 
 def machine_traces(path: str, text: str) -> list[str]:

@@ -13,6 +13,7 @@ from tests.tidy.documents import (
     named_files,
     pins,
     promises,
+    properties,
 )
 
 TEXTS = {
@@ -110,6 +111,30 @@ def test_a_deviation_that_is_not_told_is_caught() -> None:
     assert deviations("src/x.py", source, "# Deviations\n\n## Ceiling\n") == []
     assert len(deviations("src/x.py", source, "# Deviations\n\n## Ceilings\n")) == 1
     assert len(deviations("src/x.py", source, "")) == 1
+
+
+IN_TABLES = (
+    "A view, as G1 says.\n\n| promise | by |\n| --- | --- |\n| order | TG, EVS6.1 |\n| G2 |\n"
+)
+
+
+def test_properties_that_exist_and_are_told_are_let_through() -> None:
+    known = ["G1", "G2", "TG", "EVS6.1", "I15"]
+    assert properties("docs/guide.md", IN_TABLES, known, ["G2", "TG", "EVS6.1"]) == []
+
+
+@pytest.mark.parametrize("name", ["G9", "EVS6.9", "EVS9", "TM9", "TF9", "LV-9", "I99", "S9"])
+def test_a_property_that_does_not_exist_is_caught(name: str) -> None:
+    for text in (f"as {name} says", f"| order | {name} |"):
+        assert len(properties("docs/guide.md", text, ["G1", "EVS6.1"], [])) == 1
+
+
+@pytest.mark.parametrize("name", ["G1", "G3", "EVS6"])
+def test_a_property_that_no_table_tells_is_caught(name: str) -> None:
+    known = ["G1", "G2", "TG", "EVS6.1"]
+    assert properties("docs/guide.md", IN_TABLES, known, [name]) == [
+        f"docs/guide.md: no table has {name}"
+    ]
 
 
 @pytest.mark.parametrize("trace", [*MACHINE_PATHS, *REGISTRY_HOSTS])

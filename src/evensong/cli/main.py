@@ -10,6 +10,7 @@ from typing import Final
 from evensong import __version__
 from evensong.cli import (
     bench,
+    completion,
     config,
     daemon,
     demo,
@@ -54,6 +55,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     bench,
     keys,
     config,
+    completion,
 )  # the modules, in the order in which help lists them
 
 
@@ -65,7 +67,8 @@ def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
         epilog=(
             "exit codes: 0 ok, 1 the thing checked does not hold, 2 bad usage or input,\n"
             "            3 could not reach what it needs, 130 interrupted\n\n"
-            "`evensong COMMAND --help` ends in an example of each command."
+            "`evensong COMMAND --help` has an example of each command; `evensong completion` lets\n"
+            "your shell complete them: source <(evensong completion bash)"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -20,7 +20,11 @@ def register(subparsers: Subparsers) -> None:
     add_target(parser)
     parser.add_argument("groups", metavar="GROUP[,GROUP…]", help="groups or private names")
     parser.add_argument(
-        "messages", metavar="MESSAGE", nargs="*", help="text; without any, each line of the input"
+        "messages",
+        metavar="MESSAGE",
+        nargs="*",
+        default=[],  # else argparse calls it required where another argument is missing
+        help="text; without any, each line of the input",
     )
     parser.add_argument("--safe", action="store_true", help="deliver only when all have it")
     parser.add_argument("--json", action="store_true", help="print one line of JSON a message")

@@ -17,6 +17,7 @@ from evensong.cli.command import (
     Subparsers,
     add_command,
 )
+from evensong.cli.targets import states_of
 from evensong.errors import BadRequest, BadTrace, Unreachable
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def register(subparsers: Subparsers) -> None:
         summary="print a table of traces as JSON lines or CSV",
         example="evensong trace export cluster --table events --node 2 --format csv",
     )
-    export.add_argument("--table", choices=TABLES, default="events", help="(default: events)")
-    export.add_argument("--format", choices=FORMATS, default="jsonl", help="(default: jsonl)")
+    export.add_argument("--table", choices=TABLES, default="events", help="which (default: events)")
+    export.add_argument("--format", choices=FORMATS, default="jsonl", help="how (default: jsonl)")
     export.add_argument("--node", type=int, metavar="N", help="rows of this node only")
     export.add_argument("--conf", metavar="ID", help="rows in this configuration only, as 8.1")
     flight = add_command(
@@ -87,7 +88,12 @@ def register(subparsers: Subparsers) -> None:
         summary="print what a running daemon remembers of its last state changes and troubles",
         example="evensong trace flight n1.toml",
     )
-    flight.add_argument("target", type=Path, metavar="CONFIG|STATE_DIR")
+    flight.add_argument(
+        "target",
+        type=Path,
+        metavar="CONFIG|STATE_DIR",
+        help="a daemon's settings or its state directory",
+    )
     flight.add_argument("--json", action="store_true", help="print JSON lines")
     for act in (inspect, check, merge, export):
         act.add_argument(
@@ -398,9 +404,8 @@ def _rows(run_id: str, one: "TracedLife", table: str) -> Iterator[dict[str, obje
 def run_flight(args: argparse.Namespace) -> int:
     """Ask a daemon for its flight recorder."""
     from evensong.daemon.control import ask
-    from evensong.daemon.settings import load
 
-    state = load(args.target).state if args.target.is_file() else args.target
+    (state,) = states_of([args.target])
     entries = ask(state, {"do": "flight"})["entries"]
     assert isinstance(entries, list)
     for entry in entries:

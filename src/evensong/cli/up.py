@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
         "up",
         run,
         summary="start a local cluster of daemons; Ctrl-C stops it",
-        example="evensong up --nodes 3",
+        example="evensong up --nodes 3 --dir cluster",
     )
     parser.add_argument(
         "--nodes", type=_nodes, metavar="N", help=f"daemons, up to {NODES_MAX} (default: {NODES})"
@@ -296,4 +296,6 @@ def _told(directory: Path, cluster: Cluster, *, as_json: bool) -> str:
     ]
     lines.append(f"  all  evensong status --all {directory}")
     lines.append(f"  logs {directory}/n*/log")
+    first = min(cluster.processes)
+    lines.append(f"  try  evensong recv {first} chat")
     return "\n".join(lines)

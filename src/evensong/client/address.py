@@ -49,6 +49,9 @@ def open_stream(path: str) -> socket.socket:
     except BlockingIOError:
         stream.close()
         raise Unreachable(f"{path}: too many wait to be let in") from None
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        stream.close()
+        raise Unreachable(f"{path}: no daemon runs there") from None
     except OSError as error:
         stream.close()
         raise Unreachable(f"{path}: {error.strerror or error}") from None
