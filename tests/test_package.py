@@ -62,10 +62,10 @@ def test_the_wheel_gives_the_command_and_the_pytest_plugin(wheel: ZipFile) -> No
     assert dict(points["pytest11"]) == {plugin: plugin}
 
 
-def test_the_base_install_needs_cryptography_alone(wheel: ZipFile) -> None:
+def test_the_base_install_needs_two_packages(wheel: ZipFile) -> None:
     metadata = Parser().parsestr(told(wheel, "METADATA"))
-    (only,) = requirements(metadata, extra=False)
-    assert only.startswith("cryptography>=")
+    needed = sorted(requirements(metadata, extra=False))
+    assert [one.partition(">=")[0] for one in needed] == ["cryptography", "msgspec"]
     assert any(one.startswith("pyspark") for one in requirements(metadata, extra=True))
     assert metadata["Requires-Python"] == ">=3.11"
 

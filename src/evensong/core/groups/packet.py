@@ -25,6 +25,7 @@ from evensong.core.groups.frame import (
     MIDDLE,
     WHOLE,
 )
+from evensong.core.ids import ProcessorId
 from evensong.core.unit import UNIT, UnitId
 from evensong.errors import MalformedFrame
 
@@ -47,8 +48,8 @@ def encode_packet(unit_id: UnitId, places: int, frames: Sequence[bytes]) -> byte
     return PACKET.pack(*unit_id, places, VERSION, 0, len(frames)) + b"".join(frames)
 
 
-def decode_packet(payload: bytes) -> tuple[UnitId, list[FrameAt]]:
-    """Find the frames of a packet, every header checked; the contents are left alone."""
+def decode_packet(payload: bytes) -> tuple[tuple[ProcessorId, int, int], list[FrameAt]]:
+    """Find a packet's unit and frames, every header checked; the contents are left alone."""
     size = len(payload)
     if size < PACKET_SIZE:
         raise MalformedFrame("packet: size")
@@ -81,4 +82,4 @@ def decode_packet(payload: bytes) -> tuple[UnitId, list[FrameAt]]:
         count -= places
     if at != size or count:
         raise MalformedFrame("packet: sum")
-    return UnitId(sender, incarnation, origin_no), found
+    return (sender, incarnation, origin_no), found

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias, final
 from evensong.core.groups.events import MemberId, OrderId, SessionId, View, ViewId
 from evensong.core.groups.packet import FrameAt, decode_packet
 from evensong.core.ids import ProcessorId, RingId
-from evensong.core.unit import UnitId
 from evensong.errors import InvariantBroken
 
 Key: TypeAlias = tuple[ProcessorId, int, SessionId]
@@ -49,7 +48,7 @@ class Facts:
         self.pairs: Final[set[tuple[str, str]]] = set()  # which events met which states
         self.relevant: Final[dict[str, int]] = {}
         self.happened: Final[dict[str, int]] = {}
-        self._packets: Final[dict[bytes, tuple[UnitId, list[FrameAt]]]] = {}
+        self._packets: Final[dict[bytes, tuple[tuple[int, int, int], list[FrameAt]]]] = {}
 
     def sent(
         self,
@@ -68,7 +67,7 @@ class Facts:
             self.flags[message] = flags
             self.causes[message] = causes
 
-    def packet(self, payload: bytes) -> tuple[UnitId, list[FrameAt]]:
+    def packet(self, payload: bytes) -> tuple[tuple[int, int, int], list[FrameAt]]:
         """Take a packet apart; everybody gets the same one."""
         found = self._packets.get(payload)
         if found is None:
