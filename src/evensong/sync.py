@@ -25,6 +25,7 @@ from evensong.client.consignment import Consignment, as_bytes, flags_of
 from evensong.client.dialogue import Listing
 from evensong.client.flights import Flight, Held
 from evensong.client.message import MessageId, Service
+from evensong.client.naming import send_named
 from evensong.client.replica import POLICIES, Policy, Replica
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
@@ -45,7 +46,7 @@ class Receipt:
         self._index: Final = index  # in the last of them
 
     @property
-    def id(self) -> MessageId:
+    def id(self) -> MessageId | str:
         """The message's identity, which receivers see as `Message.id`."""
         return self._flights[-1].id_of(self._index)
 
@@ -159,9 +160,11 @@ class Group:
         self._stream: Final = stream
         self.name: Final = name
 
-    def send(self, payload: bytes, *, service: Service = Service.AGREED) -> Receipt:
+    def send(
+        self, payload: bytes, *, service: Service = Service.AGREED, id: str | None = None
+    ) -> Receipt:
         """Send a message to the group; see `Connection.send`."""
-        return _send(self._line, self.name, payload, service)
+        return _send(self._line, self.name, payload, service, id)
 
     def send_many(self, payloads: Sequence[bytes], *, service: Service = Service.AGREED) -> Receipt:
         """Send messages to the group; see `Connection.send_many`."""
@@ -232,14 +235,19 @@ class Connection:
         return self._line.fileno()
 
     def send(
-        self, to: str | Sequence[str], payload: bytes, *, service: Service = Service.AGREED
+        self,
+        to: str | Sequence[str],
+        payload: bytes,
+        *,
+        service: Service = Service.AGREED,
+        id: str | None = None,
     ) -> Receipt:
         """Send a message to a group, a private name, or several: at one place in the order.
 
         Returns as soon as there is room for it, without a round trip; waits while there is none.
         Raises `TooLarge`, `BadName` or `ConnectionLost`: this message was not sent.
         """
-        return _send(self._line, to, payload, service)
+        return _send(self._line, to, payload, service, id)
 
     def send_many(
         self,
@@ -303,11 +311,21 @@ def connect(address: str | os.PathLike[str], *, name: str = "") -> Connection:
     return Connection(Line(socket_path(address), name or default_name()))
 
 
-def _send(line: Line, to: str | Sequence[str], payload: bytes, service: Service) -> Receipt:
+def _send(
+    line: Line,
+    to: str | Sequence[str],
+    payload: bytes,
+    service: Service,
+    chosen: str | None,
+) -> Receipt:
     dialogue = line.dialogue
     if not dialogue.can_send():
         line.until(dialogue.can_send, None)
-    flight, index = dialogue.send(to, as_bytes(payload), flags_of(service))
+    body, flags = as_bytes(payload), flags_of(service)
+    if chosen is None:
+        flight, index = dialogue.send(to, body, flags)
+    else:
+        flight, index = send_named(dialogue, to, body, flags, chosen)
     line.flush()
     return Receipt(line, [flight], index)
 

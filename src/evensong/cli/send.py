@@ -6,6 +6,7 @@ import sys
 
 from evensong.cli.clients import add_target, order_json, socket_of
 from evensong.cli.command import EXIT_OK, Subparsers, add_command
+from evensong.errors import BadParameters
 
 
 def register(subparsers: Subparsers) -> None:
@@ -26,6 +27,7 @@ def register(subparsers: Subparsers) -> None:
         default=[],  # else argparse calls it required where another argument is missing
         help="text; without any, each line of the input",
     )
+    parser.add_argument("--id", metavar="TEXT", help="the identity of the message, if it is one")
     parser.add_argument("--safe", action="store_true", help="deliver only when all have it")
     parser.add_argument("--json", action="store_true", help="print one line of JSON a message")
 
@@ -35,12 +37,15 @@ def run(args: argparse.Namespace) -> int:
     from evensong.client.message import Service
     from evensong.sync import connect
 
+    if args.id is not None and len(args.messages) != 1:
+        raise BadParameters("send: --id is for one MESSAGE, given as an argument")
     service = Service.SAFE if args.safe else Service.AGREED
     to = args.groups.split(",")
     with connect(socket_of(args.target), name=args.name) as es:
         lines = (line.removesuffix("\n") for line in sys.stdin)
         for text in args.messages or lines:
-            receipt = es.send(to, text.encode(errors="surrogateescape"), service=service)
+            payload = text.encode(errors="surrogateescape")
+            receipt = es.send(to, payload, service=service, id=args.id)
             order = receipt.ordered()
             if args.json:
                 print(json.dumps({"id": str(receipt.id), "order": order_json(order)}))

@@ -18,6 +18,7 @@ from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
 from evensong.client.link import Link
 from evensong.client.message import MessageId, Service
+from evensong.client.naming import send_named
 from evensong.client.replica import POLICIES, Policy, Replica
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
@@ -43,7 +44,7 @@ class Receipt(Struct, frozen=True, eq=False, gc=False):
     _index: int  # in the last of them
 
     @property
-    def id(self) -> MessageId:
+    def id(self) -> MessageId | str:
         """The message's identity, which receivers see as `Message.id`."""
         return self._flights[-1].id_of(self._index)
 
@@ -142,9 +143,11 @@ class Group:
         self._stream: Final = stream
         self.name: Final = name
 
-    def send(self, payload: bytes, *, service: Service = Service.AGREED) -> Sending:
+    def send(
+        self, payload: bytes, *, service: Service = Service.AGREED, id: str | None = None
+    ) -> Sending:
         """Send a message to the group; see `Connection.send`."""
-        return _send(self._link, self.name, payload, service)
+        return _send(self._link, self.name, payload, service, id)
 
     def send_many(self, payloads: Sequence[bytes], *, service: Service = Service.AGREED) -> Sending:
         """Send messages to the group; see `Connection.send_many`."""
@@ -253,15 +256,23 @@ class Connection:
         return self._link.dialogue.message_max
 
     def send(
-        self, to: str | Sequence[str], payload: bytes, *, service: Service = Service.AGREED
+        self,
+        to: str | Sequence[str],
+        payload: bytes,
+        *,
+        service: Service = Service.AGREED,
+        id: str | None = None,
     ) -> Sending:
         """Send a message to a group, a private name, or several: at one place in the order.
 
         Returns as soon as there is room for it, without a round trip; waits while there is none.
-        The sender need not be a member. Raises `TooLarge` or `BadName`, and nothing was sent;
-        raises `ConnectionLost`, and this message was not sent.
+        The sender need not be a member. With `id` the message has that identity instead of one of
+        its own: who sends it again after `OutcomeUnknown` is recognised by it.
+
+        Raises `TooLarge` or `BadName`, and nothing was sent; raises `ConnectionLost`, and this
+        message was not sent.
         """
-        return _send(self._link, to, payload, service)
+        return _send(self._link, to, payload, service, id)
 
     def send_many(
         self,
@@ -374,11 +385,21 @@ def connect(address: str | os.PathLike[str], *, name: str = "") -> Connecting:
     return Connecting(socket_path(address), name or default_name())
 
 
-async def _send(link: Link, to: str | Sequence[str], payload: bytes, service: Service) -> Receipt:
+async def _send(
+    link: Link,
+    to: str | Sequence[str],
+    payload: bytes,
+    service: Service,
+    chosen: str | None,
+) -> Receipt:
     dialogue = link.dialogue
     while not dialogue.can_send():
         await link.until(dialogue.room)
-    flight, index = dialogue.send(to, as_bytes(payload), flags_of(service))
+    body, flags = as_bytes(payload), flags_of(service)
+    if chosen is None:
+        flight, index = dialogue.send(to, body, flags)
+    else:
+        flight, index = send_named(dialogue, to, body, flags, chosen)
     link.flush_soon()
     return Receipt(link, [flight], index)
 

@@ -92,6 +92,7 @@ class Flight:
     """A frame that was sent."""
 
     __slots__ = (
+        "chosen",
         "count",
         "first_no",
         "held",
@@ -112,15 +113,16 @@ class Flight:
         self.count = count  # messages; a frame that is still open takes more
         self.size = size  # bytes
         self.is_safe: Final = is_safe
+        self.chosen: Final[dict[int, str]] = {}  # ids of its messages that the program chose
         self.order: OrderId | None = None  # of the first message
         self.held: Held | None = None
         self.lost = ""  # why nothing more will be known
         self.refused = ""  # why the daemon did not take it
         self.wakes: Final = Wakes()  # called when more is known
 
-    def id_of(self, index: int) -> MessageId:
+    def id_of(self, index: int) -> MessageId | str:
         """Return the identity of one of its messages."""
-        return MessageId(*self.sender[:3], self.first_no + index)
+        return self.chosen.get(index) or MessageId(*self.sender[:3], self.first_no + index)
 
     def order_of(self, index: int) -> OrderId | None:
         """Return the place of one of its messages; None if it is not known yet."""

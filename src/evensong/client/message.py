@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, final
 
 from msgspec import Struct
 
-from evensong.client.packing import unpack
+from evensong.client.packing import part_names, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId, SessionId
-from evensong.core.groups.frame import SAFE, decode_head
+from evensong.core.groups.frame import NAMED, SAFE, decode_head
 from evensong.core.ids import ProcessorId, RingId
 
 
@@ -59,6 +59,8 @@ class Delivery:
         "destination",
         "first_no",
         "frame",
+        "ids",
+        "is_named",
         "is_safe",
         "order",
         "reduced",
@@ -82,10 +84,15 @@ class Delivery:
         self.first_no: Final = head.first_no
         self.count: Final = head.places
         self.is_safe: Final = bool(head.flags & SAFE)
+        self.is_named: Final = bool(head.flags & NAMED)
+        self.ids: tuple[str, ...] = ()  # that the sender chose, if it did
 
     def messages(self) -> "list[Message]":
         """Cut the frame apart; a frame whose table is false raises `MalformedFrame`."""
-        return list(map(Message, unpack(self.frame, self.count), repeat(self), count()))
+        payloads = unpack(self.frame, self.count)
+        if self.is_named:
+            self.ids, payloads = part_names(payloads)
+        return list(map(Message, payloads, repeat(self), count()))
 
 
 @final
@@ -113,8 +120,10 @@ class Message(Struct, frozen=True, eq=False, gc=False):
         return OrderId(ring_id, seq, sub + self._index)
 
     @property
-    def id(self) -> MessageId:
-        """Its identity, known to the sender by its receipt."""
+    def id(self) -> MessageId | str:
+        """Its identity, known to the sender by its receipt; text if the sender chose it."""
+        if self._delivery.ids:
+            return self._delivery.ids[self._index]
         sender = self.sender
         number = self._delivery.first_no + self._index
         return MessageId(sender.daemon, sender.incarnation, sender.session, number)

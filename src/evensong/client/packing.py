@@ -68,3 +68,23 @@ def unpack(frame: bytes, count: int) -> Sequence[bytes]:
 @lru_cache(maxsize=64)
 def _cutter(length: int, count: int) -> struct.Struct:
     return struct.Struct(f"{length}s" * count)
+
+
+def part_names(bodies: Sequence[bytes]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """Take ids and payloads apart; what cannot be raises `MalformedFrame`.
+
+    >>> part_names([b"\\x03a17buy 5"])
+    (('a17',), (b'buy 5',))
+    """
+    ids: list[str] = []
+    payloads: list[bytes] = []
+    for body in bodies:
+        at = 1 + body[0] if body else 0
+        if at < 2 or at > len(body):
+            raise MalformedFrame("message: id")
+        try:
+            ids.append(body[1:at].decode())
+        except UnicodeDecodeError:
+            raise MalformedFrame("message: id") from None
+        payloads.append(body[at:])
+    return tuple(ids), tuple(payloads)

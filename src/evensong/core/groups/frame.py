@@ -6,7 +6,8 @@ them. All numbers are big-endian.
 
     offset size  field
          0    1  kind       1 WHOLE, 2 FIRST, 3 MIDDLE, 4 LAST, 5 CONTROL
-         1    1  flags      1 SAFE (else agreed), 2 SELF_DISCARD (not to the sender itself)
+         1    1  flags      1 SAFE (else agreed), 2 SELF_DISCARD (not to the sender itself),
+                            4 NAMED (messages begin with an id: for libraries)
          2    4  session    of the sender, at its daemon; 0 for the daemon itself
          6    8  first_no   the session's number of the first message; the next ones count on
         14    4  group_set  the destination, a number that the session has defined
@@ -50,7 +51,8 @@ CONTROL: Final = 5
 
 SAFE: Final = 1
 SELF_DISCARD: Final = 2
-FLAGS: Final = SAFE | SELF_DISCARD
+NAMED: Final = 4
+FLAGS: Final = SAFE | SELF_DISCARD | NAMED
 
 
 class Head(NamedTuple):
