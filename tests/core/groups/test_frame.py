@@ -88,7 +88,7 @@ def test_a_kind_with_the_wrong_places_is_refused(kind: int, places: int) -> None
 @pytest.mark.parametrize(
     "fields",
     [
-        (WHOLE, 4, 1, 1, 0, 1, 0),
+        (WHOLE, 8, 1, 1, 0, 1, 0),
         (WHOLE, 0, 1, 2**62 + 1, 0, 1, 0),
         (WHOLE, 0, 1, 1, 0, 1, 1),
         (WHOLE, 0, 1, 1, 0, 1, 2**32 - 1),
