@@ -130,3 +130,27 @@ def test_no_pieces_whatever_make_more_than_one_unfinished_message_a_session(
         whole = assembly.add(ANN, kind, number, content)
         assert whole is None or kind == LAST
         assert len(assembly.unfinished) <= 1
+
+
+def test_pieces_taken_together_are_those_taken_one_by_one() -> None:
+    chunks = [b"bb", b"cc", b"dd"]
+    for missing in range(1, 9):
+        total = 1 + missing
+        together, apart = Assembly(), Assembly()
+        for assembly in (together, apart):
+            assembly.add(ANN, FIRST, 5, first(total, b"a"))
+        together.add_middles(ANN, 5, chunks)
+        for chunk in chunks:
+            apart.add(ANN, MIDDLE, 5, chunk)
+        assert together.unfinished.keys() == apart.unfinished.keys()
+        assert bool(together.orphans) == bool(apart.orphans)
+        rest = bytes(max(missing - 6, 0))
+        assert together.add(ANN, LAST, 5, rest) == apart.add(ANN, LAST, 5, rest)
+
+
+def test_pieces_of_another_frame_are_orphans() -> None:
+    assembly = Assembly()
+    assembly.add(ANN, FIRST, 5, first(9, b"a"))
+    assembly.add_middles(ANN, 6, [b"b", b"c"])
+    assert assembly.orphans == 2
+    assert assembly.add(ANN, LAST, 5, bytes(8)) == b"a" + bytes(8)

@@ -28,7 +28,8 @@ from evensong.core.groups.frame import (
 )
 from evensong.core.groups.limits import Limits
 from evensong.core.groups.packet import encode_packet
-from evensong.core.totem.frames import RegularMessage
+from evensong.core.run import run_of
+from evensong.core.totem.frames import RegularMessage, Stretch
 from evensong.core.unit import UnitId
 from tests.core.groups.order import Daemon, Order, members_of
 
@@ -396,6 +397,38 @@ def test_a_frame_of_several_messages_may_be_larger_than_a_packet() -> None:
     assert behind.order.sub == 2_000
     (receipt, _) = [one for one in order[1].take_events() if isinstance(one, Receipt)]
     assert (receipt.first_no, receipt.count, receipt.order) == (1, 2_000, first.order)
+
+
+def test_a_stretch_of_packets_is_taken_as_they_are_one_by_one() -> None:
+    order = cluster(1, 2, 3)
+    for node in (2, 3):
+        member(order, node, "b", "g")
+        order[node].take_events()
+    ann, zoe = order[1].open("a"), order[1].open("z")
+    order[1].send(ann, "g", bytes(range(256)) * 200)
+    order[1].send(zoe, "g", *[b"%d" % number for number in range(9_000)])
+    order[1].send(ann, "g", b"end")
+    first = len(order[1].ring.log)
+    order[1].pull()
+    log = order[1].ring.log[first:]
+    assert len(log) > 50
+    ring_id = order[1].ring.ring_id
+    payloads = [message.payload for message in log]
+    stretch = Stretch(1, ring_id, first + 1, Service.AGREED, 0, 0, run_of(payloads), 0)
+    order[2].groups.on_deliver(Deliver(ring_id, [stretch], 0, after_gap=False))
+    for message in log:
+        order[3].groups.on_deliver(Deliver(ring_id, [message], 0, after_gap=False))
+    together, apart = (
+        [
+            (event.frame, event.order)
+            for event in order[node].groups.drain()
+            if isinstance(event, Delivered)
+        ]
+        for node in (2, 3)
+    )
+    assert together == apart
+    assert len(apart) == 3
+    assert order[2].groups.assembly.orphans == 0
 
 
 def test_a_piece_that_lies_about_its_messages_is_dropped() -> None:

@@ -3,8 +3,24 @@ from hypothesis import given
 from hypothesis.strategies import binary, integers, lists, tuples
 
 from evensong.core.groups.control import control_frame
-from evensong.core.groups.frame import FIRST, HEADER_SIZE, Head, encode_frame, encode_whole
-from evensong.core.groups.packet import PACKET, PACKET_SIZE, decode_packet, encode_packet
+from evensong.core.groups.frame import (
+    FIRST,
+    HEADER_SIZE,
+    LAST,
+    MIDDLE,
+    Head,
+    encode_frame,
+    encode_whole,
+)
+from evensong.core.groups.packet import (
+    ALONE_SIZE,
+    PACKET,
+    PACKET_SIZE,
+    alike,
+    decode_packet,
+    encode_packet,
+    lone_middle,
+)
 from evensong.core.unit import UNIT, UnitId, decode_unit
 from evensong.errors import MalformedFrame
 
@@ -52,6 +68,53 @@ def test_a_damaged_packet_is_read_as_a_whole_or_not_at_all(
     except MalformedFrame:
         return
     assert sum(HEADER_SIZE + one[6] for one in found) == min(cut, len(payload)) - PACKET_SIZE
+
+
+def middle(size: int = 40, *, session: int = 1, first_no: int = 1, flags: int = 0) -> bytes:
+    frame = encode_frame(Head(MIDDLE, flags, session, first_no, 5, 0, 0), bytes(size))
+    return encode_packet(UNIT_ID, 0, [frame])
+
+
+@given(changes=lists(tuples(integers(0, 60), integers(0, 255)), max_size=2), cut=integers(0, 90))
+def test_a_lone_piece_is_seen_as_the_packet_says_it(
+    changes: list[tuple[int, int]], cut: int
+) -> None:
+    changed = bytearray(middle())
+    for at, value in changes:
+        changed[at] = value
+    payload = bytes(changed[:cut])
+    piece = lone_middle(payload)
+    try:
+        (sender, incarnation, _), found = decode_packet(payload)
+    except MalformedFrame:
+        assert piece is None
+        return
+    if piece is None:
+        assert len(found) > 1 or found[0][0] != MIDDLE
+    else:
+        ((kind, _, session, first_no, _, _, length, at),) = found
+        assert piece == (sender, incarnation, session, first_no)
+        assert (kind, length, at) == (MIDDLE, len(payload) - ALONE_SIZE, ALONE_SIZE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        middle(39),
+        middle()[:-1],
+        middle(session=2),
+        middle(first_no=2),
+        middle(flags=1),
+        encode_packet(
+            UnitId(4, 9, 7), 0, [encode_frame(Head(MIDDLE, 0, 1, 1, 5, 0, 0), bytes(40))]
+        ),
+        encode_packet(UNIT_ID, 1, [encode_frame(Head(LAST, 0, 1, 1, 5, 1, 0), bytes(40))]),
+    ],
+)
+def test_like_pieces_end_where_another_begins(other: bytes) -> None:
+    first, second = middle(), PACKET.pack(3, 9, 8, 0, 1, 0, 1) + middle()[PACKET_SIZE:]
+    assert alike([first, second, other, first], 0) == 2
+    assert alike([first, second, first], 1) == 3
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,19 @@ class Assembly:
         del self.unfinished[origin]
         return b"".join(frame.chunks)
 
+    def add_middles(self, origin: Origin, first_no: int, chunks: list[bytes]) -> None:
+        """Take several pieces in, none of which is the last."""
+        frame = self.unfinished.get(origin)
+        if frame is None or frame.first_no != first_no:
+            self.orphans += len(chunks)
+            return
+        frame.missing -= sum(map(len, chunks))
+        if frame.missing <= 0:
+            del self.unfinished[origin]
+            self.orphans += 1
+            return
+        frame.chunks.extend(chunks)
+
     def _begin(self, origin: Origin, first_no: int, content: bytes) -> None:
         if self.unfinished.pop(origin, None) is not None:
             self.orphans += 1

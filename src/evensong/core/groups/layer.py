@@ -74,9 +74,17 @@ from evensong.core.groups.events import (
     ViewChange,
 )
 from evensong.core.groups.exchange import Exchange, encode_component
-from evensong.core.groups.frame import CONTROL, HEADER_SIZE, LAST, SELF_DISCARD, WHOLE
+from evensong.core.groups.frame import CONTROL, HEADER_SIZE, LAST, MIDDLE, SELF_DISCARD, WHOLE
 from evensong.core.groups.limits import Limits
-from evensong.core.groups.packet import FOREIGN, VERSION_AT, decode_packet
+from evensong.core.groups.packet import (
+    ALONE_SIZE,
+    FOREIGN,
+    KIND_AT,
+    VERSION_AT,
+    alike,
+    decode_packet,
+    lone_middle,
+)
 from evensong.core.groups.routes import Routes
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.groups.sessions import Sessions
@@ -85,6 +93,7 @@ from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import MalformedFrame
 
 ONLY_FOREIGN: Final = frozenset(FOREIGN)
+A_MIDDLE: Final = bytes((MIDDLE,))
 Placed: TypeAlias = tuple[ProcessorId, RingId, int, bytes]  # sender, ring, seq, payload
 
 
@@ -234,14 +243,21 @@ class Groups:
         for part in deliver.parts:
             if part.bytes_at(VERSION_AT) == ONLY_FOREIGN:
                 continue
-            sender_id, ring_id = part.sender_id, part.ring_id
-            for seq, payload in enumerate(part.payloads(), part.first_seq):
+            sender_id, ring_id, first_seq = part.sender_id, part.ring_id, part.first_seq
+            payloads = part.payloads()
+            at = 0
+            while at < len(payloads):
+                payload = payloads[at]
                 if payload.startswith(FOREIGN, VERSION_AT):
-                    continue
-                if self.state is State.EXCHANGING:
-                    self._hold((sender_id, ring_id, seq, payload))
+                    at += 1
+                elif self.state is State.EXCHANGING:
+                    self._hold((sender_id, ring_id, first_seq + at, payload))
+                    at += 1
+                elif payload[KIND_AT : KIND_AT + 1] == A_MIDDLE:
+                    at = self._take_middles(sender_id, ring_id, first_seq, payloads, at)
                 else:
-                    self._take(sender_id, ring_id, seq, payload)
+                    self._take(sender_id, ring_id, first_seq + at, payload)
+                    at += 1
 
     def on_safe_line(self, line: SafeLine) -> None:
         """Take in that everybody has the ring's messages up to some seq."""
@@ -326,6 +342,24 @@ class Groups:
             return
         if isinstance(part, StatePart):
             self._exchange.take(sender, part)
+
+    def _take_middles(
+        self,
+        sender_id: ProcessorId,
+        ring_id: RingId,
+        first_seq: int,
+        payloads: Sequence[bytes],
+        at: int,
+    ) -> int:
+        """Take pieces of one frame that follow each other, together; return where they end."""
+        piece = lone_middle(payloads[at])
+        if piece is None or piece[0] != sender_id:
+            self._take(sender_id, ring_id, first_seq + at, payloads[at])
+            return at + 1
+        end = alike(payloads, at)
+        chunks = [payload[ALONE_SIZE:] for payload in payloads[at:end]]
+        self.assembly.add_middles(piece[:3], piece[3], chunks)
+        return end
 
     def _take(self, sender_id: ProcessorId, ring_id: RingId, seq: int, payload: bytes) -> None:
         """Take a packet apart, frame by frame: headers only."""

@@ -39,6 +39,11 @@ FOREIGN: Final = b"\0"  # what is not for groups, behind the unit's head
 # kind flags session first_no group_set places length, and where the content begins
 FrameAt: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 unpack_header: Final = HEADER.unpack_from
+# A packet that holds one frame: both heads at once.
+ALONE: Final = struct.Struct("!IQQHBBHBBIQIHI")
+ALONE_SIZE: Final = ALONE.size
+ORIGIN_NO: Final = slice(12, 20)  # all that differs in the heads of like pieces of one frame
+KIND_AT: Final = PACKET.size
 CONTINUES: Final = frozenset([FIRST, MIDDLE])
 PLACES_MAX: Final = 2**16 - 1  # of one packet
 
@@ -83,3 +88,37 @@ def decode_packet(payload: bytes) -> tuple[tuple[ProcessorId, int, int], list[Fr
     if at != size or count:
         raise MalformedFrame("packet: sum")
     return (sender, incarnation, origin_no), found
+
+
+def lone_middle(payload: bytes) -> tuple[ProcessorId, int, int, int] | None:
+    """Return whose piece a packet is that holds a MIDDLE and nothing else; None for all others.
+
+    That is sender, incarnation, session and first_no. What is wrong is left to `decode_packet`.
+    """
+    if len(payload) < ALONE_SIZE or payload[KIND_AT] != MIDDLE:
+        return None
+    (sender, incarnation, _, count, version, flags, frames, _, marks, *frame) = ALONE.unpack_from(
+        payload
+    )
+    session, first_no, _, places, length = frame
+    is_sound = (
+        (frames, version) == (1, VERSION)
+        and not (count or flags or places)
+        and marks <= FLAGS
+        and first_no <= MESSAGE_NO_MAX
+        and length == len(payload) - ALONE_SIZE
+    )
+    return (sender, incarnation, session, first_no) if is_sound else None
+
+
+def alike(payloads: Sequence[bytes], at: int) -> int:
+    """Return where packets end whose heads and sizes are like those of the one at a place."""
+    model = payloads[at]
+    size = len(model)
+    origin, rest = model[: ORIGIN_NO.start], model[ORIGIN_NO.stop : ALONE_SIZE]
+    begin, stop = ORIGIN_NO.start, ORIGIN_NO.stop
+    for end in range(at + 1, len(payloads)):
+        payload = payloads[end]
+        if payload[stop:ALONE_SIZE] != rest or payload[:begin] != origin or len(payload) != size:
+            return end
+    return len(payloads)
