@@ -9,8 +9,11 @@ import asyncio
 import json
 import struct
 import sys
+import threading
 import time
 from collections import deque
+from contextlib import suppress
+from itertools import count
 from typing import Final, NamedTuple
 
 import evensong
@@ -23,7 +26,6 @@ AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
 BATCH_BYTES: Final = 40_000  # handed over at a time
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
 SAMPLED: Final = 32  # messages of a batch whose latency is looked at; else one in so many
-PACE_S: Final = 0.001  # what is due is sent so often, at a rate
 
 
 class Task(NamedTuple):
@@ -100,11 +102,19 @@ class Sender:
 
     async def _at_a_rate(self) -> None:
         began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
+        loop, ticks = asyncio.get_running_loop(), asyncio.Semaphore(0)
+
+        def tick() -> None:
+            """Wake the loop when a message is due: its own timers are a millisecond late."""
+            for number in count():
+                time.sleep(max(0.0, began + number * period_ns - time.monotonic_ns()) / 1e9)
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(ticks.release)
+
+        threading.Thread(target=tick, daemon=True).start()
         while True:
-            due = int((time.monotonic_ns() - began) / period_ns)
-            while self._sent < due:
-                await self._send(began + int(self._sent * period_ns), 1)
-            await asyncio.sleep(PACE_S)
+            await ticks.acquire()
+            await self._send(began + int(self._sent * period_ns), 1)
 
     async def _send(self, stamp: int, count: int) -> Receipt:
         """Send so many messages; return the last one's receipt."""
