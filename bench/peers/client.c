@@ -3,7 +3,8 @@
  *
  *   client flood SIZE WINDOW            keeps WINDOW messages of its own undelivered, for ever
  *   client probe SIZE RATE COUNT        sends COUNT messages at RATE a second, one at a time
- *   client ask RATE COUNT SOCKET LINE   asks a daemon of ours, and waits for each answer
+ *   client say RATE COUNT FD NUMBER HEX sends a frame to a daemon of ours, with message numbers
+ *                                       from NUMBER on, and waits for each delivery
  *
  * One line a fact: "view T N1 N2 ..." with the nodes of each configuration, "flows T" when a flood
  * has begun to be delivered, "delivered T N" every second of a flood, "took T D" for each probe, D
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -166,26 +166,51 @@ static void expect(int holds, const char *what) {
     }
 }
 
-static void ask(long rate, long count, const char *path, const char *line) {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    static char answer[SIZE_MAX_BYTES];
-    size_t length = strlen(line);
-    int stream = socket(AF_UNIX, SOCK_STREAM, 0);
-    expect(strlen(path) < sizeof at.sun_path, "socket path");
-    strcpy(at.sun_path, path);
-    expect(connect(stream, (struct sockaddr *)&at, sizeof at) == 0, "connect");
+/* Frames of evensong's sessions: length:u32 opcode:u8 request:u32, big-endian, then the body. */
+enum { HEAD = 9, DELIVER = 131, NUMBER_AT = HEAD + 6 };
+
+static size_t is_whole(const unsigned char *frame, size_t there) {
+    if (there < HEAD) {
+        return 0;
+    }
+    size_t length = HEAD + ((size_t)frame[0] << 24 | (size_t)frame[1] << 16 |
+                            (size_t)frame[2] << 8 | (size_t)frame[3]);
+    return there >= length ? length : 0;
+}
+
+static void wait_for_delivery(int stream) {
+    static unsigned char heard[SIZE_MAX_BYTES];
+    static size_t there;
+    struct pollfd ready = {.fd = stream, .events = POLLIN};
+    for (int delivered = 0; !delivered;) {
+        expect(poll(&ready, 1, -1) == 1, "poll");
+        ssize_t more = read(stream, heard + there, sizeof heard - there);
+        expect(more > 0, "read");
+        there += (size_t)more;
+        size_t length;
+        while ((length = is_whole(heard, there)) > 0) {
+            delivered += heard[4] == DELIVER;
+            there -= length;
+            memmove(heard, heard + length, there);
+        }
+    }
+}
+
+static void say(long rate, long count, int stream, long number, const char *hex) {
+    static unsigned char frame[SIZE_MAX_BYTES];
+    size_t length = strlen(hex) / 2;
+    expect(length > NUMBER_AT + 8 && length <= sizeof frame, "frame");
+    for (size_t at = 0; at < length; at++) {
+        expect(sscanf(hex + 2 * at, "%2hhx", &frame[at]) == 1, "hex");
+    }
     long due = now() + SECOND / 10;
-    for (long number = 1; number <= count; number++, due += SECOND / rate) {
+    for (long last = number + count; number < last; number++, due += SECOND / rate) {
+        for (int at = 0; at < 8; at++) {
+            frame[NUMBER_AT + at] = (unsigned char)(number >> 8 * (7 - at));
+        }
         sleep_until(due);
-        expect(write(stream, line, length) == (ssize_t)length, "write");
-        ssize_t got = 0;
-        do {
-            ssize_t more = read(stream, answer + got, sizeof answer - 1 - (size_t)got);
-            expect(more > 0, "read");
-            got += more;
-        } while (answer[got - 1] != '\n');
-        answer[got] = 0;
-        expect(strncmp(answer, "{\"ok\": true", 11) == 0, answer);
+        expect(write(stream, frame, length) == (ssize_t)length, "write");
+        wait_for_delivery(stream);
         told(due);
     }
     fflush(stdout);
@@ -196,15 +221,15 @@ static int is_asked(int count, char **words, int wanted, const char *what) {
 }
 
 int main(int count, char **words) {
-    if (is_asked(count, words, 6, "ask")) {
-        ask(atol(words[2]), atol(words[3]), words[4], words[5]);
+    if (is_asked(count, words, 7, "say")) {
+        say(atol(words[2]), atol(words[3]), atoi(words[4]), atol(words[5]), words[6]);
         return 0;
     }
     int is_flood = is_asked(count, words, 4, "flood");
     int is_probe = is_asked(count, words, 5, "probe");
     if ((!is_flood && !is_probe) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
         fprintf(stderr, "usage: client flood SIZE WINDOW | client probe SIZE RATE COUNT | "
-                        "client ask RATE COUNT SOCKET LINE\n");
+                        "client say RATE COUNT FD NUMBER HEX\n");
         return 2;
     }
     size_t size = (size_t)atol(words[2]);

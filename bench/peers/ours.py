@@ -1,8 +1,5 @@
 """A cluster of evensong daemons, each in its own network namespace."""
 
-import base64
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +9,17 @@ from typing import NamedTuple, Self
 from bench.peers.client import be_realtime, facts
 from bench.peers.network import CannotMeasure, Network
 from bench.peers.waiting import now_us, wait_for
-from evensong.daemon.control import SOCKET_NAME, Answer, ask
+from evensong.client.message import Message
+from evensong.core.groups.frame import encode_whole
+from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
+from evensong.ipc import wire
+from evensong.sync import connect
 
 PORT = 5_405
 FLOOD_S = 3_600
+PROBED = "probed"
 
 
 class Break(NamedTuple):
@@ -166,25 +168,21 @@ class Evensong:
 
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
-        request = {
-            "do": "send",
-            "payloads": [base64.b64encode(bytes(size)).decode()],
-            "wait": True,
-        }
-        line = json.dumps(request) + "\n"
-        directory = os.open(self.state(node), os.O_PATH)  # a socket's path has at most 107 bytes
-        try:
-            path = f"/proc/{os.getpid()}/fd/{directory}/{SOCKET_NAME}"
+        with connect(self.state(node), name="probe") as es, es.join(PROBED) as group:
+            es.send(PROBED, b"first").ordered()  # what it is to be sent to is known from here on
+            while not isinstance(group.next_event(), Message):
+                pass
+            frame = encode_whole(es.member.session, 2, 0, 0, [bytes(size)])
+            words = ["say", rate, count, es.fileno(), 2, wire.encode_send(2, frame).hex()]
             client = subprocess.Popen(
-                [str(self._client), "ask", str(rate), str(count), path, line],
+                [str(self._client), *map(str, words)],
                 stdout=subprocess.PIPE,
                 text=True,
+                pass_fds=[es.fileno()],
             )
             if self._is_realtime:
                 be_realtime(client.pid)
             told, _ = client.communicate(timeout=60 + count / rate)
-        finally:
-            os.close(directory)
         if client.returncode:
             raise CannotMeasure(f"{self.name}: the client failed")
         return [took for _, took in facts(told, "took")]
