@@ -111,14 +111,14 @@ class Member:
         await self.until(is_here)
         return self.heard[looked_at]
 
-    async def until_view(self, members: Iterable[ProcessorId]) -> SeenView:
-        """Wait for a regular view of members at these daemons alone, and return it."""
+    async def until_view(self, members: Iterable[ProcessorId], since: int = 0) -> SeenView:
+        """Wait for a regular view of members at these daemons alone, after so many others."""
         wanted = sorted(members)
 
         def found() -> list[SeenView]:
             return [
                 seen
-                for seen in self.views
+                for seen in self.views[since:]
                 if not seen.view.transitional
                 and sorted(one.daemon for one in seen.view.members) == wanted
             ]

@@ -1,4 +1,4 @@
-"""A tap between a program and its daemon: it carries everything, and sees the state of a group pass.
+"""A tap between a program and its daemon: it carries all, and sees the state of a group pass.
 
 So a test knows which piece of a snapshot has come, and from whom, without asking either side.
 """
@@ -8,16 +8,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from evensong.client.address import open_stream, socket_path
 from evensong.client.replica import notes_of
-from evensong.core.groups.events import Destination
 from evensong.core.groups.frame import messages_of
 from evensong.core.groups.notes import Chunk, Offer, Place, decode_note
 from evensong.core.ids import ProcessorId
 from evensong.ipc import frames, wire
 from evensong.ipc.splitter import Splitter
+
+if TYPE_CHECKING:
+    from evensong.core.groups.events import Destination
 
 READ_BYTES = 2**18
 
