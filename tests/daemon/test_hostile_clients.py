@@ -1,7 +1,6 @@
 """Clients that are slow, many, cut off, of another user or out to break something."""
 
 import os
-import signal
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Refused, Slow, Throttled, Why
 from evensong.ipc.splitter import HEAD, HEAD_SIZE, Splitter
+from tests.daemon.crowd import kill_in_the_middle_of_a_send
 from tests.daemon.local import LocalCluster, wait_for
 from tests.daemon.raw_client import RawClient, connected
 from tests.daemon.test_driver import Stage
@@ -143,21 +143,7 @@ def test_a_client_killed_in_the_middle_of_a_send(tmp_path: Path) -> None:
         cluster.wait_for_ring()
         with RawClient(cluster.state(2), "anna") as anna:
             anna.join("choir")
-            ready, written = os.pipe()
-            child = os.fork()
-            if not child:
-                killed = RawClient(cluster.state(1), "killed")
-                killed.join("choir")
-                killed.send(("choir",), b"whole")
-                frame = encode_whole(killed.member.session, 2, 0, 0, [bytes(2**20)])
-                killed.say(wire.encode_send(5, frame)[: 2**19])
-                os.write(written, b"!")
-                signal.pause()
-            assert os.read(ready, 1)
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            os.close(ready)
-            os.close(written)
+            kill_in_the_middle_of_a_send(cluster.state(1), "killed")
             while not anna.views or anna.views[-1].cause is not Cause.DISCONNECT:
                 anna.hear()
             assert [message for _, _, message in anna.got] == [b"whole"]
