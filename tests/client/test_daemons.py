@@ -146,7 +146,10 @@ def test_a_daemon_killed_under_a_program_leaves_no_receipt_hanging(tmp_path: Pat
         asyncio.run(main(cluster))
 
 
-def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("service", [Service.AGREED, Service.SAFE])
+def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(
+    tmp_path: Path, service: Service
+) -> None:
     async def main(cluster: LocalCluster) -> None:
         async with company(cluster, "g") as together:
             bob = await together.add(2)
@@ -156,7 +159,6 @@ def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(tmp_path: Pa
 
             async def talk() -> None:
                 for number in itertools.count():
-                    service = Service.SAFE if number % 2 else Service.AGREED
                     receipt = await ann.send("g", b"%d" % number, service=service)
                     ordered.append(asyncio.create_task(receipt.ordered()))
                     safe.append(asyncio.create_task(receipt.safe()))
