@@ -38,7 +38,7 @@ async def under_way(cluster: LocalCluster, left_max: int) -> int:
         await asyncio.sleep(0.002)
 
 
-async def carry(together: Company, victim: int, left_max: int) -> None:
+async def check_carried(together: Company, victim: int, left_max: int) -> None:
     """Send it, kill a daemon when no more than so much is left, and see what all have heard."""
     cluster = together.cluster
     for node in EVERYBODY:
@@ -100,7 +100,7 @@ def test_a_large_message_is_delivered_whole_or_not_at_all(
 ) -> None:
     async def main(cluster: LocalCluster) -> None:
         async with company(cluster, "g") as together:
-            await carry(together, victim, left_max)
+            await check_carried(together, victim, left_max)
 
     with LocalCluster(tmp_path, len(EVERYBODY)) as cluster:
         cluster.start()
