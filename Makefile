@@ -4,12 +4,14 @@
 PYTHON ?= python3
 SEEDS ?= 0:10000
 PYTEST_ARGS ?=
+LARGE := tests/client/test_large_message.py tests/client/test_state_transfer.py \
+    tests/client/test_merge.py tests/daemon/test_crowd.py tests/daemon/test_hostile_clients.py
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-install test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,6 +31,9 @@ lint: $(READY) ## format, lint and types
 
 test-install: ## `pip install .` into an empty environment, and what importing it takes
 	$(PYTHON) tests/install.py
+
+test-large: $(READY) ## daemons under large messages, large states, crowds and a million bad requests
+	$(BIN)/python -m pytest -v --state-mib 100 --hostile-requests 1000000 $(LARGE) $(PYTEST_ARGS)
 
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)

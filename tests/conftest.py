@@ -37,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20_000,
         help="how many hostile frames tests/daemon/test_hostile_clients.py throws at a daemon",
     )
+    parser.addoption(
+        "--state-mib",
+        type=int,
+        default=8,
+        help="how large a state tests/client/test_state_transfer.py hands to who joins",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

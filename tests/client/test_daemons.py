@@ -1,9 +1,11 @@
 """Programs against real daemons: the first example, a large message, a daemon that dies."""
 
 import asyncio
+import itertools
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import evensong
 from evensong import (
     ConnectionLost,
     Group,
+    Held,
     Message,
     OrderId,
     OutcomeUnknown,
@@ -20,6 +23,7 @@ from evensong import (
     Unreachable,
     View,
 )
+from tests.client.company import company
 from tests.daemon.local import LocalCluster
 
 EXAMPLE = Path(__file__).with_name("first_example.py")
@@ -140,6 +144,57 @@ def test_a_daemon_killed_under_a_program_leaves_no_receipt_hanging(tmp_path: Pat
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))
+
+
+@pytest.mark.parametrize("service", [Service.AGREED, Service.SAFE])
+def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(
+    tmp_path: Path, service: Service
+) -> None:
+    async def main(cluster: LocalCluster) -> None:
+        async with company(cluster, "g") as together:
+            bob = await together.add(2)
+            ann = await evensong.connect(cluster.state(1), name="ann")
+            ordered: list[asyncio.Task[OrderId]] = []
+            safe: list[asyncio.Task[Held]] = []
+
+            async def talk() -> None:
+                for number in itertools.count():
+                    receipt = await ann.send("g", b"%d" % number, service=service)
+                    ordered.append(asyncio.create_task(receipt.ordered()))
+                    safe.append(asyncio.create_task(receipt.safe()))
+                    if number == 300:
+                        await asyncio.wait([ordered[0], safe[0]])
+                    elif number == 600:
+                        cluster.signal(1, signal.SIGKILL)
+                    await asyncio.sleep(0)  # those who wait are waiting when the daemon dies
+
+            with pytest.raises(ConnectionLost):
+                await talk()
+            ends = await asyncio.gather(*ordered, return_exceptions=True)
+            safe_ends = await asyncio.gather(*safe, return_exceptions=True)
+            await ann.close()
+            await bob.until_view([2])
+            await together.fence([2])
+        heard = [one.opening for one in bob.heard if one.user == "ann"]
+        check_ends(ends, safe_ends, heard)
+
+    with LocalCluster(tmp_path, 2) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))
+
+
+def check_ends(ordered: Sequence[object], safe: Sequence[object], heard: list[bytes]) -> None:
+    """See that every wait came to an end, and that what is known to be held elsewhere is."""
+    assert all(isinstance(end, OrderId | OutcomeUnknown) for end in ordered)
+    assert all(isinstance(end, Held | OutcomeUnknown) for end in safe)
+    assert isinstance(ordered[0], OrderId)
+    assert isinstance(ordered[-1], OutcomeUnknown)
+    assert isinstance(safe[-1], OutcomeUnknown)
+    assert heard == [b"%d" % number for number in range(len(heard))]
+    held = [number for number, end in enumerate(safe) if isinstance(end, Held)]
+    assert held == list(range(len(held)))
+    assert len(heard) >= len(held) > 0
 
 
 def test_state_survives_a_daemon(tmp_path: Path) -> None:

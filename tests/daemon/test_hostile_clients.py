@@ -1,7 +1,7 @@
 """Clients that are slow, many, cut off, of another user or out to break something."""
 
+import itertools
 import os
-import signal
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +17,7 @@ from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Refused, Slow, Throttled, Why
 from evensong.ipc.splitter import HEAD, HEAD_SIZE, Splitter
+from tests.daemon.crowd import kill_in_the_middle_of_a_send
 from tests.daemon.local import LocalCluster, wait_for
 from tests.daemon.raw_client import RawClient, connected
 from tests.daemon.test_driver import Stage
@@ -143,21 +144,7 @@ def test_a_client_killed_in_the_middle_of_a_send(tmp_path: Path) -> None:
         cluster.wait_for_ring()
         with RawClient(cluster.state(2), "anna") as anna:
             anna.join("choir")
-            ready, written = os.pipe()
-            child = os.fork()
-            if not child:
-                killed = RawClient(cluster.state(1), "killed")
-                killed.join("choir")
-                killed.send(("choir",), b"whole")
-                frame = encode_whole(killed.member.session, 2, 0, 0, [bytes(2**20)])
-                killed.say(wire.encode_send(5, frame)[: 2**19])
-                os.write(written, b"!")
-                signal.pause()
-            assert os.read(ready, 1)
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            os.close(ready)
-            os.close(written)
+            kill_in_the_middle_of_a_send(cluster.state(1), "killed")
             while not anna.views or anna.views[-1].cause is not Cause.DISCONNECT:
                 anna.hear()
             assert [message for _, _, message in anna.got] == [b"whole"]
@@ -294,38 +281,54 @@ def test_garbage_costs_its_sender_the_connection_and_nobody_else_anything(
             anna.join("choir")
             before = rss_mib(cluster, 1)
             thrown = 0
-            while thrown < count:
+            for session in itertools.count():
+                if thrown >= count:
+                    break
                 thrown += throw_some(cluster.state(1), rng)
+                if session % 1_000 == 0:
+                    check_that_it_works(anna, b"still here, %d" % session)
             wait_for("they are gone", lambda: clients_of(cluster, 1)["connections"] == 1)
             dropped = clients_of(cluster, 1)["dropped"]
             assert isinstance(dropped, dict)
             assert {"malformed: stream: length", "malformed: ipc: kind"} <= dropped.keys()
             assert all(reason.startswith("malformed: ") for reason in dropped)
-            anna.send(("choir",), b"still here")
-            while b"still here" not in [message for _, _, message in anna.got]:
-                anna.hear()
+            assert clients_of(cluster, 1)["refused_requests"] != 0
+            check_that_it_works(anna, b"still here")
             assert rss_mib(cluster, 1) - before < 60
         assert "Traceback" not in cluster.log(1)
 
 
+def check_that_it_works(anna: RawClient, word: bytes) -> None:
+    """See that somebody else is heard, and hears what there is so far."""
+    anna.send(("choir",), word)
+    anna.got.clear()
+    while not anna.got or anna.got[-1][2] != word:
+        anna.hear()
+    assert anna.got[-1][0] == "anna"
+
+
 def throw_some(state: Path, rng: Random) -> int:
-    """Open a session and throw until it is hung up on; return how many frames were thrown."""
+    """Open a session and throw until it is hung up on; return how many bad frames were read."""
     with RawClient(state, "mallory") as mallory:
-        session = mallory.member.session
+        destination = wire.encode_set(4, 0, ["choir", "other"])
+        message = encode_whole(mallory.member.session, 1, 0, 0, [b"a", b"b"])
         samples = [
             wire.encode_hello(1, "mallory"),
             wire.encode_join(2, "choir"),
             wire.encode_leave(3, "choir"),
-            wire.encode_set(4, 0, ["choir", "other"]),
-            wire.encode_send(5, encode_whole(session, 1, 0, 0, [b"a", b"b"])),
+            destination,
+            wire.encode_send(5, message),
             wire.encode_consumed(10),
             wire.encode_ping(6),
             wire.encode_groups(7),
             wire.encode_safe_lines(wanted=True),
         ]
-        said = b"".join(samples[3] + mutated(rng.choice(samples), rng) for _ in range(5))
+        # A bad message is refused and the connection goes on; anything else may be the end of it.
+        bad = [wire.encode_send(5, mutated(message, rng)) for _ in range(5)]
+        bad += [mutated(rng.choice(samples), rng) for _ in range(5)]
+        said = b"".join(bad)
         try:
-            mallory.stream.sendall(said)
+            mallory.stream.sendall(destination + said)
             mallory.stream.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, OSError):
             assert mallory.hear_all()  # it was hung up on before it had said everything
