@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import evensong
-from evensong import OrderId, OutcomeUnknown, TooLarge
+from evensong import MessageId, OrderId, OutcomeUnknown, TooLarge
 from tests.client.company import Company, Heard, Member, becomes_of, company
 from tests.daemon.local import LocalCluster
 from tests.daemon.test_sessions import clients_of
@@ -120,7 +120,8 @@ def test_a_message_beyond_the_limit_is_refused_before_anything_is_sent(tmp_path:
                 with pytest.raises(TooLarge):
                     await ann.group.send_many([b"small", bytes(size)])
             after = await ann.group.send(b"after")
-            assert after.id.number == before.id.number + 1
+            assert isinstance(before.id, MessageId)
+            assert after.id == before.id._replace(number=before.id.number + 1)
             await ann.until_heard("at1", b"after")
             assert [one.opening for one in ann.heard] == [b"before", b"after"]
             assert clients_of(cluster, 1)["refused_requests"] == 0
