@@ -176,7 +176,8 @@ class Driver:
         self._leave_by = NEVER
         self._chores_at = clock()
         for descriptor in datagrams.filenos():
-            self.watch.add(descriptor, self._on_datagrams)
+            # Behind clients: what they say now need not wait until the token comes again.
+            self.watch.add(descriptor, self._on_datagrams, is_last=True)
 
     # The loop
 

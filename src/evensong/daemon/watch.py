@@ -15,15 +15,20 @@ OVER: Final = select.EPOLLHUP | select.EPOLLERR
 class Watch:
     """The descriptors of one daemon."""
 
-    __slots__ = ("_epoll", "_ready")
+    __slots__ = ("_epoll", "_last", "_ready")
 
     def __init__(self) -> None:
         self._epoll: Final = select.epoll()
         self._ready: Final[dict[int, Ready]] = {}
+        self._last: Final[set[int]] = set()
 
-    def add(self, descriptor: int, ready: Ready, events: int = READ) -> None:
-        """Call `ready` whenever the descriptor is."""
+    def add(
+        self, descriptor: int, ready: Ready, events: int = READ, *, is_last: bool = False
+    ) -> None:
+        """Call `ready` whenever the descriptor is; behind the others if it `is_last`."""
         self._ready[descriptor] = ready
+        if is_last:
+            self._last.add(descriptor)
         self._epoll.register(descriptor, events)
 
     def change(self, descriptor: int, events: int) -> None:
@@ -33,6 +38,7 @@ class Watch:
     def remove(self, descriptor: int) -> None:
         """Forget a descriptor that is about to be closed."""
         del self._ready[descriptor]
+        self._last.discard(descriptor)
         self._epoll.unregister(descriptor)
 
     def wait(self, timeout_us: int) -> list[tuple[int, int]]:
@@ -41,10 +47,15 @@ class Watch:
 
     def dispatch(self, ready: list[tuple[int, int]]) -> None:
         """Call those that are ready, unless one before has removed them."""
+        if len(ready) > 1:
+            ready.sort(key=self._is_last)
         for descriptor, events in ready:
             call = self._ready.get(descriptor)
             if call is not None:
                 call(events)
+
+    def _is_last(self, ready: tuple[int, int]) -> bool:
+        return ready[0] in self._last
 
     def close(self) -> None:
         """Give the descriptor up."""

@@ -314,6 +314,32 @@ def test_a_message_of_any_size_arrives(size: int) -> None:
     assert received(lanes.queue.pull(10))[1] == [bytes(size)]
 
 
+def test_the_middle_of_a_large_frame_is_cut_at_once_as_piece_by_piece() -> None:
+    at_once, by_piece = Lanes(1), Lanes(1)
+    for lanes in (at_once, by_piece):
+        lanes.push(1, bytes(range(256)) * 300, safe=True)
+        lanes.push(1, b"end")
+    packets = at_once.queue.pull(1_000)
+    one_by_one = [one for _ in packets for one in by_piece.queue.pull(1)]
+    assert packets == one_by_one
+    assert len(packets) > 50
+    assert by_piece.queue.queued_bytes == at_once.queue.queued_bytes == 0
+    assert received(packets) == {1: [bytes(range(256)) * 300, b"end"]}
+
+
+def test_the_middle_of_a_large_frame_leaves_others_their_turns() -> None:
+    lanes = Lanes(1, 2)
+    lanes.settle(1, 2)
+    lanes.push(1, bytes(200_000))
+    lanes.push(2, bytes(200_000))
+    packets = lanes.queue.pull(100)  # of some three hundred
+    shares = dict.fromkeys((1, 2), 0)
+    for packet in packets:
+        for frame in frames_of(packet):
+            shares[frame[2]] += frame[6]
+    assert abs(shares[1] - shares[2]) <= DEFICIT + ROOM
+
+
 def test_a_packet_has_no_more_places_than_it_can_count() -> None:
     lanes = Lanes(1, 2, 3, limits=Limits(payload_max=60_000, message_max=2**20))
     lanes.settle(1, 2, 3)

@@ -42,6 +42,8 @@ unpack_header: Final = HEADER.unpack_from
 # A packet that holds one frame: both heads at once.
 ALONE: Final = struct.Struct("!IQQHBBHBBIQIHI")
 ALONE_SIZE: Final = ALONE.size
+NUMBERED: Final = struct.Struct("!IQQ")  # it begins so, and goes on so
+ALONE_TAIL: Final = struct.Struct("!HBBHBBIQIHI")
 ORIGIN_NO: Final = slice(12, 20)  # all that differs in the heads of like pieces of one frame
 KIND_AT: Final = PACKET.size
 CONTINUES: Final = frozenset([FIRST, MIDDLE])

@@ -32,7 +32,14 @@ from evensong.core.groups.frame import (
     Head,
 )
 from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
-from evensong.core.groups.packet import PACKET_SIZE, PLACES_MAX, encode_packet
+from evensong.core.groups.packet import (
+    ALONE_TAIL,
+    NUMBERED,
+    PACKET_SIZE,
+    PLACES_MAX,
+    VERSION,
+    encode_packet,
+)
 from evensong.core.ids import ProcessorId
 from evensong.core.unit import Origin, UnitId
 
@@ -202,6 +209,8 @@ class SendQueue:
         packets: list[Packet] = []
         while self.queued_bytes and len(packets) < packets_max:
             packets.append(self._fill())
+            if self._turns and not self._own:
+                packets += self._middles(self._turns[0], packets_max - len(packets))
         if packets:
             self._relent()
         return packets
@@ -282,6 +291,35 @@ class SendQueue:
             self._count(lane, -len(chunk))
             lane.offset += len(chunk)
         return True
+
+    def _middles(self, session: SessionId, packets_max: int) -> list[Packet]:
+        """Fill packets with the middle of a frame that is being cut, while it is its turn.
+
+        They are alike but for their numbers, so that all of them are made at once.
+        """
+        lane = self._lanes[session]
+        head = lane.items[0].head
+        frame = lane.items[0].frame
+        size = self._room - HEADER_SIZE
+        count = min(packets_max, (len(frame) - HEADER_SIZE - lane.offset - 1) // size)
+        if len(self._turns) > 1:
+            count = min(count, lane.deficit // self._room)
+        if not lane.offset or count <= 0:
+            return []
+        begin = HEADER_SIZE + lane.offset
+        first_no = self.origin.last_no + 1
+        alike = ALONE_TAIL.pack(0, VERSION, 0, 1, MIDDLE, *head[1:5], 0, size)
+        payloads = [
+            NUMBERED.pack(self._my_id, self._incarnation, number)
+            + alike
+            + frame[begin + at : begin + at + size]
+            for number, at in enumerate(range(0, count * size, size), first_no)
+        ]
+        self.origin.last_no += count
+        lane.offset += count * size
+        lane.deficit -= count * self._room
+        self._count(lane, -count * size)
+        return [Packet(Service.AGREED, payload) for payload in payloads]
 
     def _announce(
         self, session: SessionId, lane: _Lane, set_no: int, destination: Destination

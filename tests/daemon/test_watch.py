@@ -1,0 +1,31 @@
+"""Who is called, and in which order."""
+
+import os
+from functools import partial
+
+from evensong.daemon.watch import Watch
+
+
+def test_the_last_are_called_behind_the_others() -> None:
+    watch = Watch()
+    called: list[int] = []
+
+    def note(number: int, _events: int) -> None:
+        called.append(number)
+
+    pipes = [os.pipe() for _ in range(3)]
+    for number, (reading, writing) in enumerate(pipes):
+        watch.add(reading, partial(note, number), is_last=number == 0)
+        os.write(writing, b"x")
+    ready = watch.wait(1_000_000)
+    assert len(ready) == 3
+    watch.dispatch(ready)
+    assert sorted(called[:2]) == [1, 2]
+    assert called[2] == 0
+    watch.remove(pipes[1][0])
+    watch.dispatch(ready)  # who is removed meanwhile is not called
+    assert sorted(called[3:]) == [0, 2]
+    watch.close()
+    for pipe in pipes:
+        for descriptor in pipe:
+            os.close(descriptor)
