@@ -61,7 +61,6 @@ from evensong.ipc.frames import (
 
 CONNECTIONS_MAX: Final = 256
 WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
-SEND_BUFFER: Final = 2**20  # of a client's socket, as far as the machine lets it grow
 TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
@@ -137,7 +136,8 @@ class Sessions:
                 self._driver.watch.change(self._listening.fileno(), NOTHING)
             return  # else it went away again
         stream.setblocking(False)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        # The larger, the less often daemon and client take turns; the kernel may allow less.
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._window // 8)
         pid, uid, gid = PEER.unpack(
             stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
         )
