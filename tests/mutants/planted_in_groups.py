@@ -9,6 +9,7 @@ GROUPS: Final = "evensong/core/groups/"
 LAYER: Final = "tests/core/groups/test_layer.py::"
 CHANGES: Final = "tests/core/groups/test_changes.py::"
 QUEUE: Final = "tests/core/groups/test_sendqueue.py::"
+ASSEMBLY: Final = "tests/core/groups/test_assembly.py::"
 TRANSFER: Final = "tests/core/groups/test_transfer.py::"
 
 
@@ -121,7 +122,7 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "state told after application messages",
         "sendqueue.py",
-        "        while own and filling.takes(len(own[0]), must_be_safe=False):\n"
+        "        while own and filling.takes(len(own[0]), 1, must_be_safe=False):\n"
         "            self.queued_bytes -= len(own[0])\n"
         "            filling.add(own.popleft(), 1, must_be_safe=False)\n"
         "        turns = self._turns\n"
@@ -130,7 +131,7 @@ GROUP_MUTANTS: Final = (
         "        turns = self._turns\n"
         "        while turns and self._take_turn(turns[0], filling):\n"
         "            pass\n"
-        "        while not turns and own and filling.takes(len(own[0]), must_be_safe=False):\n"
+        "        while not turns and own and filling.takes(len(own[0]), 1, must_be_safe=False):\n"
         "            self.queued_bytes -= len(own[0])\n"
         "            filling.add(own.popleft(), 1, must_be_safe=False)\n",
         CHANGES + "test_a_state_goes_ahead_of_what_its_daemon_has_queued",
@@ -194,9 +195,60 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "orphan fragment completed",
         "assembly.py",
-        "if message is None or message.first_no != first_no:",
-        "if message is None:",
-        "tests/core/groups/test_assembly.py::test_a_piece_of_another_message_completes_nothing",
+        "if frame is None or frame.first_no != first_no:\n            self.orphans += 1\n",
+        "if frame is None:\n            self.orphans += 1\n",
+        ASSEMBLY + "test_a_piece_of_another_message_completes_nothing",
+    ),
+    GroupMutant(
+        "pieces of another frame taken together",
+        "assembly.py",
+        "if frame is None or frame.first_no != first_no:\n            self.orphans += len",
+        "if frame is None:\n            self.orphans += len",
+        ASSEMBLY + "test_pieces_of_another_frame_are_orphans",
+    ),
+    GroupMutant(
+        "pieces taken together beyond a frame's end",
+        "assembly.py",
+        "        if frame.missing <= 0:\n",
+        "        if frame.missing < 0:\n",
+        ASSEMBLY + "test_pieces_taken_together_are_those_taken_one_by_one",
+    ),
+    GroupMutant(
+        "pieces of two sessions taken for one frame's",
+        "packet.py",
+        "payload[stop:ALONE_SIZE] != rest or payload[:begin]",
+        "payload[:begin]",
+        "tests/core/groups/test_packet.py::test_like_pieces_end_where_another_begins",
+    ),
+    GroupMutant(
+        "the messages of a cut frame take one place",
+        "sendqueue.py",
+        "        places = head.places if is_last else 0\n",
+        "        places = int(is_last)\n",
+        LAYER + "test_a_frame_of_several_messages_may_be_larger_than_a_packet",
+        runs(0),
+    ),
+    GroupMutant(
+        "a packet with more places than it can count",
+        "sendqueue.py",
+        "return size <= self.room and self.places + places <= PLACES_MAX",
+        "return size <= self.room",
+        QUEUE + "test_a_packet_has_no_more_places_than_it_can_count",
+    ),
+    GroupMutant(
+        "a large frame keeps the turn until it is cut to the end",
+        "sendqueue.py",
+        "            count = min(count, lane.deficit // self._room)\n",
+        "            pass\n",
+        QUEUE + "test_the_middle_of_a_large_frame_leaves_others_their_turns",
+    ),
+    GroupMutant(
+        "the middle of a frame repeats its last piece",
+        "sendqueue.py",
+        "        lane.offset += count * size\n",
+        "        lane.offset += (count - 1) * size\n",
+        QUEUE + "test_the_middle_of_a_large_frame_is_cut_at_once_as_piece_by_piece",
+        runs(0),
     ),
     GroupMutant(
         "a cut message goes on where newcomers have not seen its beginning",

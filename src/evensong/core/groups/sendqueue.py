@@ -101,6 +101,7 @@ class _Filling:
         self.room -= len(frame)
         self.is_safe = self.is_safe or must_be_safe
         assert self.room >= 0
+        assert self.places <= PLACES_MAX
 
 
 @final
