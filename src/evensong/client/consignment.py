@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from evensong.client.flights import Flight
 
 
+ONLY_BYTES: Final = {bytes}
+
+
 def as_bytes(payload: bytes) -> bytes:
     """Return the payload as it is now, whatever the program does with its buffer later."""
     return payload if type(payload) is bytes else bytes(memoryview(payload))
@@ -36,7 +39,9 @@ class Consignment:
         payloads: Sequence[bytes],
         service: Service,
     ) -> None:
-        bodies = list(map(as_bytes, payloads))
+        bodies = list(payloads)
+        if {*map(type, bodies)} != ONLY_BYTES:  # the usual case, without a call for each
+            bodies = list(map(as_bytes, bodies))
         if not bodies:
             raise Refused("there is nothing to send")
         dialogue.check_size(max(map(len, bodies)))
