@@ -51,7 +51,7 @@ GROUP_MUTANTS: Final = (
         "            and member.incarnation == self._incarnation\n",
         "",
         LAYER + "test_a_private_name_of_a_former_life_leads_nowhere",
-        runs(10),
+        runs(42),
     ),
     GroupMutant(
         "every frame takes one place",
@@ -142,7 +142,7 @@ GROUP_MUTANTS: Final = (
         "self.together = tuple([one for one in self.together if one in members])",
         "self.together = members",
         CHANGES + "test_components_are_who_has_gone_together_since_directories_were_equal",
-        runs(10),
+        runs(36),
     ),
     GroupMutant(
         "another component's join counts after a cut exchange",
@@ -190,7 +190,7 @@ GROUP_MUTANTS: Final = (
         "        self.assembly.clear()\n",
         "",
         CHANGES + "test_a_message_cut_by_a_change_is_sent_again_and_delivered_once",
-        runs(9),
+        runs(10),
     ),
     GroupMutant(
         "orphan fragment completed",
@@ -356,7 +356,7 @@ GROUP_MUTANTS: Final = (
         "                self._donate(place)\n"
         "        elif",
         TRANSFER + "test_a_donor_that_is_gone_halfway_is_replaced",
-        runs(38),
+        runs(106),
     ),
     GroupMutant(
         "a snapshot from before its joining is restored",
@@ -364,7 +364,7 @@ GROUP_MUTANTS: Final = (
         "for bound in (self._joined_at, self._epoch)",
         "for bound in (self._epoch,)",
         TRANSFER + "test_an_old_snapshot_is_no_use_to_who_joined_later",
-        runs(0),
+        runs(1),
     ),
     GroupMutant(
         "one side is enough to go on",
@@ -421,7 +421,7 @@ GROUP_MUTANTS: Final = (
         "\n",
         "tests/core/groups/test_node.py"
         "::test_a_message_cut_by_a_lost_neighbour_begins_again_in_the_same_call",
-        runs(1),
+        runs(2),
     ),
 )
 
