@@ -5,7 +5,7 @@ import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -252,3 +252,29 @@ def test_state_survives_a_daemon(tmp_path: Path) -> None:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))
+
+
+def test_receipts_and_answers_come_though_nobody_reads(tmp_path: Path) -> None:
+    async def main(cluster: LocalCluster) -> None:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            evensong.connect(cluster.state(1)) as ann,
+            ann.join("g") as group,
+        ):
+            for _ in range(8):  # twice what a daemon tells a program that does not read
+                await (await group.send(bytes(2**20))).ordered()
+            assert await ann.groups() == {"g": (ann.member,)}
+            sizes = [len(one.payload) async for one in some(group, 9) if isinstance(one, Message)]
+            assert sizes == [2**20] * 8
+
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))
+
+
+async def some(group: Group, count: int) -> AsyncIterator[Message | View]:
+    """Take so many events of a group."""
+    events = aiter(group)
+    for _ in range(count):
+        yield await anext(events)

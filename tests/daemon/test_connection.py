@@ -37,9 +37,10 @@ class Stage:
         assert connection is self.connection
         return self.may
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+    def on_asked(self, connection: Connection) -> None:
         assert connection is self.connection
-        self.heard += frames
+        self.heard += connection.asked
+        connection.asked.clear()
 
     def on_writable(self, connection: Connection) -> None:
         connection.flush(0)

@@ -69,8 +69,8 @@ class Safety:
 
     def watch(self, flight: Flight) -> None:
         """Find out who holds a frame that has its place."""
-        self._waiting.append(flight)
-        self._settle()
+        if not self._has_settled(flight):
+            self._waiting.append(flight)
 
     def forget(self) -> list[Flight]:
         """Return the frames of which it will not be known any more."""
@@ -79,13 +79,14 @@ class Safety:
 
     def _settle(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for flight in waiting:
-            assert flight.order is not None
-            flight.held = flight.held or self._held(flight.order)
-            if flight.held is None:
-                self._waiting.append(flight)
-            else:
-                flight.wakes.call()
+        self._waiting += [flight for flight in waiting if not self._has_settled(flight)]
+
+    def _has_settled(self, flight: Flight) -> bool:
+        assert flight.order is not None
+        flight.held = flight.held or self._held(flight.order)
+        if flight.held is not None:
+            flight.wakes.call()
+        return flight.held is not None
 
     def _held(self, order: OrderId) -> Held | None:
         if order.ring_id == self._ring.ring_id:

@@ -35,8 +35,8 @@ class Owner(Protocol):
         """Whether it may be read in this turn; if not, `read` is called in a later one."""
         ...
 
-    def on_frames(self, connection: "Connection", frames: list[Frame]) -> None:
-        """Do what a client says."""
+    def on_asked(self, connection: "Connection") -> None:
+        """Do what a client says, or some of it."""
         ...
 
     def on_writable(self, connection: "Connection") -> None:
@@ -75,6 +75,7 @@ class Connection:
         self.user = ""
         self.hello_id = 0  # of the request that opened the session
         self.splitter: Final = Splitter(wire.SMALL_MAX)
+        self.asked: Final[deque[Frame]] = deque()  # what the client said and has not been done
         self.told: Final[dict[int, Destination]] = {}  # destinations, by number
         self.wants_safe_lines = False
         self.is_throttled = False
@@ -98,7 +99,7 @@ class Connection:
         self._is_reading = True
         self._is_blocked = False  # the stream takes nothing more for now
         self._watched = NOT_WATCHED
-        self._wait()
+        self.wait()
 
     # -- what the client says ----------------------------------------------------------------
 
@@ -112,7 +113,7 @@ class Connection:
 
     def read(self) -> None:
         """Take in what the client says, if it may be read."""
-        if not self._is_reading or self._is_gone or not self._owner.may_read(self):
+        if not self._is_reading or self._is_gone or self.asked or not self._owner.may_read(self):
             return
         try:
             chunk = self._stream.recv(READ_BYTES)
@@ -129,22 +130,31 @@ class Connection:
             self._owner.on_malformed(self, malformed.reason)
             return
         if frames:
-            self._owner.on_frames(self, frames)
+            self.asked.extend(frames)
+            self._owner.on_asked(self)
 
     def set_reading(self, is_reading: bool) -> None:
         """Read on, or leave what the client says where it is."""
         if self._is_reading != is_reading and not self.is_closing:
             self._is_reading = is_reading
-            self._wait()
+            self.wait()
 
     # -- what it is told ---------------------------------------------------------------------
 
     def put(self, frame: bytes) -> None:
-        """Tell the client something, in order."""
-        if self.is_closing:
-            return
-        self._frames.append(frame)
-        self.queued += len(frame)
+        """Tell the client something of its groups, in order."""
+        if not self.is_closing:
+            self._frames.append(frame)
+            self._count(len(frame))
+
+    def put_news(self, frame: bytes) -> None:
+        """Tell the client something else: whether it reads its groups or not, and in order."""
+        if not self.is_closing:
+            self._urgent.append(frame)
+            self._count(len(frame))
+
+    def _count(self, size: int) -> None:
+        self.queued += size
         if 2 * self.queued > self._queued_max:
             if self.queued > self._queued_max:
                 self._owner.on_full(self)
@@ -189,24 +199,22 @@ class Connection:
         if self.is_closing and not self.queued:
             self.close()
         else:
-            self._wait()
+            self.wait()
 
     def _begin(self) -> bool:
         """See that something is begun; False if there is nothing that may be."""
         if self._begun:
             return True
-        if self._urgent:
-            self._begun = memoryview(b"".join(self._urgent))
-            self._urgent.clear()
-            return True
         frames = self._frames
-        if not frames or self.unconsumed >= self._window:
+        joined = self._urgent[:]
+        self._urgent.clear()
+        size = sum(map(len, joined))
+        if self.unconsumed < self._window:
+            while frames and (not joined or size + len(frames[0]) <= PIECE):
+                size += len(frames[0])
+                joined.append(frames.popleft())
+        if not joined:
             return False
-        size = 0
-        joined: list[bytes] = []
-        while frames and (not joined or size + len(frames[0]) <= PIECE):
-            size += len(frames[0])
-            joined.append(frames.popleft())
         self._begun = memoryview(b"".join(joined) if len(joined) > 1 else joined[0])
         return True
 
@@ -244,9 +252,9 @@ class Connection:
 
     # -- being called ------------------------------------------------------------------------
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
         """Be called when there is something to do."""
-        events = READ if self._is_reading else 0
+        events = READ if self._is_reading and not self.asked else 0
         if self.queued and self._can_begin():
             events |= WRITE
         if events == self._watched or (not events and self._watched == NOT_WATCHED):

@@ -33,6 +33,7 @@ from evensong.core.groups.events import (
 )
 from evensong.core.groups.sessions import NO_SESSION
 from evensong.core.ids import NO_RING
+from evensong.core.timer import NEVER
 from evensong.daemon.connection import Connection
 from evensong.daemon.control import EXHAUSTED, NOTHING, Answer
 from evensong.daemon.driver import Driver, clock
@@ -46,7 +47,6 @@ from evensong.ipc.frames import (
     VERSION,
     Bye,
     Consumed,
-    Frame,
     Hello,
     Join,
     Leave,
@@ -63,6 +63,7 @@ CONNECTIONS_MAX: Final = 256
 WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
 TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
+TURN_US: Final = 3_000  # that clients' requests may take in one turn; one of them may take longer
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
 LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
 SILENT_US: Final = 10_000_000  # how long a connection may stay that does not say who it is
@@ -114,6 +115,9 @@ class Sessions:
         self._next_number = 0
         self._reads_left = TURN_READS
         self._passed_over: Final[dict[Connection, None]] = {}  # ready, and not read in this turn
+        self._waiting: Final[dict[Connection, None]] = {}  # who has asked for more than was done
+        self._asked_since = 0  # when the first request of this turn was begun; 0: there was none
+        self.deadline = NEVER  # when there is something to go on with
         self._has_asked = False  # the node was asked for something in this turn
         self._is_paused = False  # no descriptor is left for another connection
         self._line: SafeUpTo | None = None  # the latest
@@ -123,6 +127,7 @@ class Sessions:
         driver.watch.add(self._listening.fileno(), self._on_connection)
         driver.tell = self.tell
         driver.turn_ends.append(self.end_turn)
+        driver.timed.append(self)
         driver.chores.append(self.tend)
 
     # -- coming in ---------------------------------------------------------------------------
@@ -191,11 +196,16 @@ class Sessions:
         """See that more is written when the turn ends."""
         self._to_flush[connection] = None
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """Do what a client says."""
+    def on_asked(self, connection: Connection) -> None:
+        """Do what a client says; what is too much for this turn is done in the next ones."""
         self._has_asked = True
         send = self._groups.send
-        for frame in frames:
+        asked = connection.asked
+        while asked:
+            if not self._is_time_left():
+                self._waiting[connection] = None
+                break
+            frame = asked.popleft()
             opcode, request_id, body = frame
             if opcode == SEND and connection.session and not connection.is_closing:
                 send(connection.session, body, request_id)
@@ -203,6 +213,7 @@ class Sessions:
                     connection.sent_while_throttled += len(body)
                 continue
             if connection.is_closing:
+                asked.clear()
                 return
             try:
                 self._do(connection, wire.decode_request(frame), request_id)
@@ -210,10 +221,31 @@ class Sessions:
                 self.on_malformed(connection, malformed.reason)
         if connection.sent_while_throttled > THROTTLED_BYTES:
             connection.set_reading(False)
+        if not connection.is_closing:
+            connection.wait()  # who has asked for more than was done is not read
+
+    def _is_time_left(self) -> bool:
+        now = clock()
+        if not self._asked_since:
+            self._asked_since = now
+        return now - self._asked_since < TURN_US
+
+    def _go_on(self) -> None:
+        """Do what was too much for the turn before."""
+        self._asked_since = 0
+        for connection in list(self._waiting):
+            if not self._is_time_left():
+                break  # those who come next are the first in the next turn
+            del self._waiting[connection]
+            self.on_asked(connection)
+        self._asked_since = 0
+
+    def expire(self, _now: int) -> None:
+        """Be called at the deadline; what is to be done is done when the turn ends."""
 
     def _do(self, connection: Connection, request: Request, request_id: int) -> None:
         if isinstance(request, Ping):
-            self._put(connection, wire.encode_pong(request_id))
+            self._put_news(connection, wire.encode_pong(request_id))
         elif isinstance(request, Bye):
             self._hang_up(connection, Why.ASKED, "", request_id)
         elif isinstance(request, Hello):
@@ -246,12 +278,13 @@ class Sessions:
         elif isinstance(request, SafeLines):
             connection.wants_safe_lines = request.wanted
             if request.wanted and self._line is not None:  # an idle ring would tell no other
-                self._put(connection, wire.encode_safe_line(self._line.ring_id, self._line.seq))
+                line = wire.encode_safe_line(self._line.ring_id, self._line.seq)
+                self._put_news(connection, line)
         else:
             known = groups.directory.groups
             listed = [(name, known[name].members()) for name in sorted(known)]
             for frame in wire.encode_groups_are(request_id, listed):
-                self._put(connection, frame)
+                self._put_news(connection, frame)
 
     def _greet(self, connection: Connection, hello: Hello, request_id: int) -> None:
         if connection.session:
@@ -279,7 +312,7 @@ class Sessions:
                 self._deliver(event)
             elif isinstance(event, Receipt):
                 frame = wire.encode_receipt(event.first_no, event.count, event.order)
-                self._put_to(find(event.session), frame)
+                self._put_news(find(event.session), frame)
             elif isinstance(event, SafeUpTo):
                 self._line = event
                 self._tell_safe_line(event)
@@ -290,7 +323,7 @@ class Sessions:
             elif isinstance(event, Reconfigured):
                 frame = _config(event)
                 for connection in list(self._by_session.values()):
-                    self._put(connection, frame)
+                    self._put_news(connection, frame)
             elif isinstance(event, Left):
                 frame = wire.encode_left(event.request_id, event.group, event.order)
                 self._put_to(find(event.session), frame)
@@ -334,14 +367,14 @@ class Sessions:
         if wanting:
             frame = wire.encode_safe_line(event.ring_id, event.seq)
             for connection in wanting:
-                self._put(connection, frame)
+                self._put_news(connection, frame)
 
     def _tell_error(self, event: Error) -> None:
         self.refused_requests += 1
         connection = self._by_session.get(event.session)
         if event.session == NO_SESSION:
             connection = self._asking.popleft()
-        self._put_to(connection, wire.encode_error(event.request_id, event.code))
+        self._put_news(connection, wire.encode_error(event.request_id, event.code))
 
     def _welcome(self, connection: Connection | None, event: Welcome) -> None:
         if connection is None:
@@ -349,7 +382,7 @@ class Sessions:
         frame = wire.encode_welcome(
             connection.hello_id, event.member, event.frame_max, event.message_max, self._window
         )
-        self._put(connection, frame)
+        self._put_news(connection, frame)
         groups = self._groups
         if groups.configuration.conf_id != NO_RING:
             now = Reconfigured(
@@ -358,7 +391,7 @@ class Sessions:
                 primary=groups.primary,
                 transitional=groups.configuration.transitional,
             )
-            self._put(connection, _config(now))
+            self._put_news(connection, _config(now))
 
     def _throttle(self, connection: Connection | None, is_on: bool) -> None:
         if connection is None:
@@ -378,10 +411,16 @@ class Sessions:
         connection.put(frame)
         self._to_flush[connection] = None
 
+    def _put_news(self, connection: Connection | None, frame: bytes) -> None:
+        if connection is not None:
+            connection.put_news(frame)
+            self._to_flush[connection] = None
+
     # -- turns -------------------------------------------------------------------------------
 
     def end_turn(self, now: int) -> None:
         """Hand the turn's requests to the node, and write what clients are told."""
+        self._go_on()
         self._read_passed_over()
         while self._has_asked or self._to_flush:
             if self._has_asked:
@@ -389,6 +428,7 @@ class Sessions:
             else:
                 connection, _ = self._to_flush.popitem()
                 connection.flush(now)  # it may be found to be gone
+        self.deadline = now if self._waiting else NEVER
 
     def _hand_over(self, now: int) -> None:
         self._has_asked = False
@@ -429,6 +469,7 @@ class Sessions:
         self._connections.pop(connection, None)
         self._to_flush.pop(connection, None)
         self._passed_over.pop(connection, None)
+        self._waiting.pop(connection, None)
 
     def _hang_up(
         self, connection: Connection, why: Why, text: str, request_id: int = 0, reason: str = ""

@@ -271,6 +271,32 @@ def test_who_was_alone_without_state_is_kin_of_all_after_a_merge() -> None:
     assert ann.state == bob.state == eve.state == [b"after"]
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_who_was_left_behind_while_it_waited_is_kin_of_who_told_it(first: int) -> None:
+    clients = library(1, 2, 3)
+    clients.order.form((1, 2), (3,))
+    ann = clients.client(first)
+    clients.run()
+    ann.say(b"one")
+    clients.run()
+    bob = clients.client(3 - first)
+    pass_on(clients)
+    clients.order.form((first,))  # the other does not notice
+    clients.order.form((1, 2))
+    clients.run()
+    assert ann.transfer.kin == bob.transfer.kin
+    assert len(bob.transfer.kin) == 2
+    eve = clients.client(3)
+    clients.run()
+    eve.say(b"two")
+    clients.run()
+    clients.order.form((1, 2, 3))
+    clients.run()
+    assert ann.did[-1] == bob.did[-1] == eve.did[-1] == "merge 2"
+    assert ann.transfer.is_live()
+    assert ann.state == bob.state == eve.state
+
+
 def test_an_old_snapshot_is_no_use_to_who_joined_later() -> None:
     me, donor = MemberId(1, 1, 1, "a"), MemberId(2, 1, 1, "b")
     order = Order(1, 2)

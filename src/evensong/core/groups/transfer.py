@@ -482,7 +482,12 @@ class Transfer:
         while self._held and self.has_state and not self._is_meeting:
             place, item = self._held.popleft()
             if isinstance(item, View):
+                kin = self.kin
                 self._live_view(item, place)
+                if (
+                    place == since and self.has_state
+                ):  # who is lost by it was lost to me, not to those I am kin of now
+                    self.kin = [key for key in self._members if key in kin]
             elif isinstance(item, _Said):
                 self._on_ready(item.sender, item.note)
             else:
