@@ -123,6 +123,18 @@ def test_a_join_that_waits_is_shown_after_the_merge() -> None:
     assert network.view_id < joined.view_id
 
 
+def test_who_stays_is_shown_that_its_daemons_are_too_few_or_enough_again() -> None:
+    order = cluster(1, 2, 3)
+    a = member(order, 1, "a", "g")
+    for parts in ([(1,), (2, 3)], [(1, 2, 3)]):
+        order.form(*parts)
+        order.run()
+    views = order[1].views(a, "g")
+    assert [view.primary for view in views] == [True, False, True]
+    assert all(view.members == views[0].members for view in views)
+    assert [view.cause for view in views] == [Cause.JOIN, Cause.NETWORK, Cause.NETWORK]
+
+
 def test_a_group_that_a_change_does_not_concern_is_not_shown() -> None:
     order = cluster(1, 2, 3)
     a = member(order, 1, "a", "g")

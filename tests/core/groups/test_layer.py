@@ -243,6 +243,38 @@ def test_a_message_to_a_private_name_goes_to_that_process_only() -> None:
     assert story(order[2], zoe) == ["psst"]
 
 
+def test_a_private_name_with_another_user_leads_nowhere() -> None:
+    order = cluster(1, 2)
+    ann = member(order, 1, "ann", "g")
+    order[1].take_events()
+    right = str(order[1].groups.sessions.open[ann].member)
+    order[2].send(order[2].open("b"), (right.replace("ann", "zoe"),), b"for zoe")
+    order.run()
+    assert bodies(order[1].take_events(), ann) == []
+
+
+def test_the_destinations_of_a_session_that_ends_are_forgotten_by_all() -> None:
+    order = cluster(1, 2)
+    member(order, 2, "b", "g")
+    kept = [len(order[node].groups.routes) for node in (1, 2)]
+    ann = order[1].open("ann")  # joins nothing
+    for name in ("g", "h", "i"):
+        order[1].send(ann, (name,), b"x")
+    order.run()
+    assert [len(order[node].groups.routes) for node in (1, 2)] == [one + 3 for one in kept]
+    order[1].close(ann)
+    order.run()
+    assert [len(order[node].groups.routes) for node in (1, 2)] == kept
+
+
+def test_nobody_may_join_what_is_reserved() -> None:
+    order = cluster(1)
+    ann = order[1].open("a")
+    order[1].join(ann, "\0notes")
+    order.run()
+    assert story(order[1], ann) == ["BAD_NAME"]
+
+
 def test_a_private_name_of_a_former_life_leads_nowhere() -> None:
     order = cluster(1, 2)
     ann = member(order, 1, "a", "g")

@@ -25,13 +25,14 @@ class Entry(NamedTuple):
 class Group:
     """One group."""
 
-    __slots__ = ("entries", "is_transitional", "regular", "shown")
+    __slots__ = ("entries", "is_transitional", "primary", "regular", "shown")
 
     def __init__(self) -> None:
         self.entries: Final[list[Entry]] = []
         self.regular: tuple[MemberId, ...] = ()  # the members in its last regular view
         self.shown: tuple[MemberId, ...] = ()  # the members in its last view of any kind
         self.is_transitional = False  # its last view was one; a regular one must follow
+        self.primary = False  # as its last regular view said
 
     def members(self) -> tuple[MemberId, ...]:
         """Return the members in the order in which they joined."""
@@ -121,7 +122,7 @@ class Directory:
                 if name in before:
                     was = before[name]
                     group.regular, group.shown = was.regular, was.shown
-                    group.is_transitional = was.is_transitional
+                    group.is_transitional, group.primary = was.is_transitional, was.primary
             group.entries.extend(entries)
             for entry in entries:
                 self.groups_of.setdefault(entry.member, set()).add(name)

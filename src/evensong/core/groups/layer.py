@@ -452,6 +452,7 @@ class Groups:
         if wish.op == JOIN:
             self._on_join(member, wish, order)
         elif wish.op == GONE:
+            self.routes.forget(member)
             for name in self.directory.names_of(member):
                 group = self.directory.leave(name, member)
                 assert group is not None
@@ -516,7 +517,7 @@ class Groups:
         """Show, in a regular configuration, each group that is not as its last regular view."""
         for name in sorted(self.directory.groups):
             group = self.directory.groups[name]
-            if is_changed(group):
+            if is_changed(group, primary=self.primary):
                 self._show(name, group, change, together)
 
     def _show(

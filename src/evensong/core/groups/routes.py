@@ -39,6 +39,9 @@ class Routes:
         self._routes: Final[dict[tuple[ProcessorId, SessionId, int], Route]] = {}
         self._begun: Final[dict[tuple[ProcessorId, SessionId, int], tuple[str, ...]]] = {}
 
+    def __len__(self) -> int:
+        return len(self._routes)
+
     def clear(self) -> None:
         """Forget everything: a regular configuration begins, and every sender announces again."""
         self._routes.clear()
@@ -55,6 +58,12 @@ class Routes:
         else:
             self._begun[key] = names
         return True
+
+    def forget(self, sender: MemberId) -> None:
+        """Forget all destinations of a session that has ended."""
+        for kept in (self._routes, self._begun):
+            for key in [key for key in kept if key[:2] == (sender.daemon, sender.session)]:
+                del kept[key]
 
     def find(self, sender: ProcessorId, session: SessionId, set_no: int) -> Route | None:
         """Return where a session's frames to this number go."""

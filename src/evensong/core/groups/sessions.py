@@ -48,13 +48,14 @@ from evensong.core.ids import ProcessorId
 from evensong.errors import MalformedFrame
 
 NO_SESSION: Final[SessionId] = 0
+RESERVED: Final = "\0"  # what begins so is for libraries to send to, and for nobody to be in
 
 
 @final
 class Session:
     """One connected process."""
 
-    __slots__ = ("has_joined", "joins_under_way", "member", "next_no", "sets")
+    __slots__ = ("has_joined", "has_sent", "joins_under_way", "member", "next_no", "sets")
 
     def __init__(self, member: MemberId) -> None:
         self.member: Final = member
@@ -62,6 +63,7 @@ class Session:
         self.next_no = 0  # numbers of messages rise; gaps are the client's affair
         self.joins_under_way = 0
         self.has_joined = False  # has asked for it: others may come to know it
+        self.has_sent = False  # others keep its destinations
 
 
 @final
@@ -120,7 +122,7 @@ class Sessions:
         """Close a session; its lane empties by itself."""
         closed = self.open.pop(session)
         farewell = b""
-        if closed.has_joined:
+        if closed.has_joined or closed.has_sent:
             farewell = control_frame(session, encode_wish(GONE, 0, closed.member.user, ""))
         self._directory.version += 1
         self._queue.close(session, farewell)
@@ -141,7 +143,7 @@ class Sessions:
 
     def _wish(self, asking: Session, op: int, group: str, request_id: int) -> bool:
         session = asking.member.session
-        if not is_group_name(group):
+        if not is_group_name(group) or group.startswith(RESERVED):
             self._refuse(session, ErrorCode.BAD_NAME, request_id)
             return False
         content = encode_wish(op, request_id, asking.member.user, group)
@@ -177,6 +179,7 @@ class Sessions:
         if refused is None:
             if self._queue.push(frame, head, asking.sets[head.group_set]):
                 asking.next_no = head.first_no + head.places
+                asking.has_sent = True
                 return
             refused = ErrorCode.QUEUE_FULL
         self._refuse(session, refused, request_id)
@@ -207,4 +210,5 @@ class Sessions:
             member.daemon == self._my_id
             and member.incarnation == self._incarnation
             and member.session in self.open
+            and member.user == self.open[member.session].member.user
         )

@@ -80,15 +80,17 @@ def make_view(name: str, group: Group, change: Change, together: Container[Proce
     group.is_transitional = change.transitional
     if not change.transitional:
         group.regular = members
+        group.primary = change.primary
     return view
 
 
-def is_changed(group: Group) -> bool:
+def is_changed(group: Group, *, primary: bool) -> bool:
     """Whether a regular configuration must show the group again.
 
-    Whoever was apart was shown as lost by a transitional view, be it back or not.
+    Whoever was apart was shown as lost by a transitional view, be it back or not. Who is in a group
+    may stay while the daemons around it become too few, or enough.
     """
-    return group.is_transitional or group.members() != group.regular
+    return group.is_transitional or group.members() != group.regular or group.primary != primary
 
 
 def _components(

@@ -235,7 +235,7 @@ class Seats:
                     broken("D7", f"{text}, more than {bound}")
 
     def _check_states(self) -> None:
-        """S2: every replica that is in the final view has the same state."""
+        """S2: every replica that is in the final view has the same state, and knows it."""
         together: dict[tuple[object, str], list[Replica]] = {}
         for process in self.crowd.all():
             conf_id = process.node.groups.configuration.conf_id
@@ -245,6 +245,9 @@ class Seats:
             for replica in replicas:
                 if not replica.transfer.is_live():
                     broken("S2", f"{replica.key} waits for the state of group {group} for ever")
+            kin = {frozenset(replica.transfer.kin) for replica in replicas}
+            if len(kin) > 1:
+                broken("S2", f"replicas of group {group} do not agree on who has their state")
             for other in replicas[1:]:
                 self.crowd.facts.count("S2")
                 if other.state.snapshot() != replicas[0].state.snapshot():

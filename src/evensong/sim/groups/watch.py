@@ -360,6 +360,8 @@ class Watcher:
             for name, view in stream.views.items():
                 if view.members != directory.groups[name].members():
                     self._broken("D3", f"{stream.name} was last shown {view}")
+                if groups.state is State.REGULAR and view.primary != groups.primary:
+                    self._broken("D3", f"{stream.name} takes itself for {view.primary=}")
                 self.facts.count("D3")
 
     def _see_unfinished(self) -> None:
