@@ -117,7 +117,7 @@ GROUP_MUTANTS: Final = (
         "return group.is_transitional or group.members() != group.regular",
         "return group.members() not in (group.regular, group.shown)",
         CHANGES + "test_a_partition_is_shown_once_on_each_side",
-        runs(2),
+        runs(10),
     ),
     GroupMutant(
         "state told after application messages",
@@ -198,7 +198,7 @@ GROUP_MUTANTS: Final = (
         " or group.primary != primary",
         "",
         CHANGES + "test_who_stays_is_shown_that_its_daemons_are_too_few_or_enough_again",
-        runs(0),
+        runs(1),
     ),
     GroupMutant(
         "who was lost to a joiner is no kin of the snapshot it restores",

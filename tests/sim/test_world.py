@@ -5,6 +5,7 @@ from evensong.core.stable import StableRecord, decode_record
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage
 from evensong.core.totem.ring import SingleRing
+from evensong.sim import inject
 from evensong.sim.engines import TOTEM
 from evensong.sim.faults import (
     Calm,
@@ -192,6 +193,16 @@ def test_a_fault_can_lie_in_wait_for_a_state() -> None:
         world.run(60_000)
         assert history.lives[3, 1].events[-1].t_us == found_at + after_us
         assert world.faults == {"pause": 1, "crash": 2}
+
+
+def test_a_calm_disarms_a_fault_whose_state_has_come() -> None:
+    ambush = When(0, 0, "recovery", Crash(0, 3), 700)
+    world, _ = world_of(ambush, Pause(1_000, 1))
+    world.run_until_state(2, "recovery", 60_000)
+    inject.strike(world, Calm(world.now))
+    world.run(60_000)
+    assert world.by_node[3].is_up()
+    assert "crash" not in world.faults
 
 
 def test_leaving_is_orderly() -> None:

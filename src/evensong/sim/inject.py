@@ -40,6 +40,8 @@ RESTART_US: Final = 1_500  # no machine is back sooner; it keeps incarnations ap
 
 def strike(world: "World", fault: Fault) -> None:
     """Let a fault happen now."""
+    if any(fault is one for one in world.disarmed):
+        return
     if isinstance(fault, Crash | CrashIn | Restart | Leave | Pause | Resume | Slow | Drift):
         processor = world.by_node[fault.node]
         if not isinstance(fault, Restart) and not processor.is_up():
@@ -189,6 +191,7 @@ def _restart(world: "World", restart: Restart) -> None:
 def _calm(world: "World", calm: Calm) -> None:
     world.network.calm(world.now)
     world.ambushes.clear()
+    world.disarmed.extend(world.sprung)
     for processor in world.processors:
         processor.fuse = NO_FUSE
         processor.doom = None

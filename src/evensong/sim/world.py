@@ -107,6 +107,8 @@ class World:
         self.pairs: Final[set[tuple[str, str]]] = set()
         self.faults: Final[dict[str, int]] = {}  # by kind, as they struck
         self.ambushes: Final[list[When]] = []  # faults that wait for a state
+        self.sprung: Final[list[Fault]] = []  # those whose state has come
+        self.disarmed: Final[list[Fault]] = []  # those that a calm came before
         self.faults_in_change = 0  # that struck while somebody was in COMMIT or RECOVERY
         self._horizon = 0  # events up to here may happen before the agenda is looked at
         self._stopped = False  # somebody reached the wanted state
@@ -323,7 +325,8 @@ class World:
             if ambush.node in (EVERYBODY, processor.node):
                 self.ambushes.remove(ambush)
                 at = self.now + ambush.after_us
-                self.schedule(at, replace(ambush.then, at_us=at))
+                self.sprung.append(replace(ambush.then, at_us=at))
+                self.schedule(at, self.sprung[-1])
         if self._wanted == (processor.node, processor.state):
             self._wanted = None
             self._stopped = True
