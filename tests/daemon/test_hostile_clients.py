@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
-from evensong.core.groups.events import Cause, View
+from evensong.core.groups.events import Cause, ErrorCode, View
 from evensong.core.groups.frame import encode_whole
+from evensong.core.timer import NEVER
 from evensong.daemon.connection import READ_BYTES
-from evensong.daemon.sessions import CONNECTIONS_MAX, TURN_READS, Access, Sessions
+from evensong.daemon.sessions import CONNECTIONS_MAX, TURN_READS, WISHES_MAX, Access, Sessions
 from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Refused, Slow, Throttled, Why
@@ -167,6 +168,40 @@ def test_what_was_too_much_for_a_turn_is_done_in_order_later(tmp_path: Path) -> 
         assert turns > 1
         stream.close()
         sessions.close()
+
+
+def test_a_client_has_few_joins_and_leaves_under_way(tmp_path: Path) -> None:
+    with closing(Stage(tmp_path)) as stage:
+        driver = stage.driver
+        driver.how = "stop"  # nothing is ordered any more
+        sessions = Sessions(tmp_path, Access(0o600, ""), driver, 2**20, 2**24, print)
+        stream = connected(tmp_path)
+        driver.watch.dispatch(driver.watch.wait(5_000_000))
+        wishes = [wire.encode_leave(number, "choir") for number in range(2, 100)]
+        stream.send(wire.encode_hello(1, "anna") + b"".join(wishes))
+        for _ in range(5):
+            driver.watch.dispatch(driver.watch.wait(100_000))
+            sessions.end_turn(0)
+        (session,) = driver.core.groups.sessions.open.values()
+        assert session.wishes_under_way == WISHES_MAX
+        assert sessions.deadline == NEVER  # it waits for the ring, not for a turn
+        stream.close()
+        sessions.close()
+
+
+def test_more_wishes_than_may_be_under_way_are_all_done_in_order(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with RawClient(cluster.state(1), "anna") as anna:
+            wishes = [wire.encode_leave(number, "choir") for number in range(100, 300)]
+            anna.say(b"".join(wishes))
+            told: list[ErrorCode] = []
+            while len(told) < len(wishes):
+                one = anna.hear()
+                if isinstance(one, Refused):
+                    told.append(one.code)
+            assert set(told) == {ErrorCode.NOT_MEMBER}
 
 
 def test_a_client_killed_in_the_middle_of_a_send(tmp_path: Path) -> None:

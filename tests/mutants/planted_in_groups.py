@@ -385,7 +385,7 @@ GROUP_MUTANTS: Final = (
         "                self._donate(place)\n"
         "        elif",
         TRANSFER + "test_a_donor_that_is_gone_halfway_is_replaced",
-        runs(106),
+        runs(276),
     ),
     GroupMutant(
         "a snapshot from before its joining is restored",

@@ -43,6 +43,8 @@ from evensong.errors import CannotStart, MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import (
     CLIENT_SOCKET,
+    JOIN,
+    LEAVE,
     SEND,
     VERSION,
     Bye,
@@ -59,10 +61,12 @@ from evensong.ipc.frames import (
     Why,
 )
 
+WISHES: Final = (JOIN, LEAVE)
 CONNECTIONS_MAX: Final = 256
 WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
 TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
+WISHES_MAX: Final = 16  # joins and leaves of one client that are under way
 TURN_US: Final = 3_000  # that clients' requests may take in one turn; one of them may take longer
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
 LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
@@ -116,6 +120,7 @@ class Sessions:
         self._reads_left = TURN_READS
         self._passed_over: Final[dict[Connection, None]] = {}  # ready, and not read in this turn
         self._waiting: Final[dict[Connection, None]] = {}  # who has asked for more than was done
+        self._wishing: Final[dict[Connection, None]] = {}  # who goes on when its wishes are done
         self._asked_since = 0  # when the first request of this turn was begun; 0: there was none
         self.deadline = NEVER  # when there is something to go on with
         self._has_asked = False  # the node was asked for something in this turn
@@ -215,6 +220,10 @@ class Sessions:
             if connection.is_closing:
                 asked.clear()
                 return
+            if opcode in WISHES and self._wishes_much(connection):
+                asked.appendleft(frame)
+                self._wishing[connection] = None
+                break
             try:
                 self._do(connection, wire.decode_request(frame), request_id)
             except MalformedFrame as malformed:
@@ -223,6 +232,16 @@ class Sessions:
             connection.set_reading(False)
         if not connection.is_closing:
             connection.wait()  # who has asked for more than was done is not read
+
+    def _wishes_much(self, connection: Connection) -> bool:
+        """Whether so many joins and leaves are under way that the next one should wait for them.
+
+        Each shows its group to all of its members: without this, one client could keep all
+        daemons busy with views.
+        """
+        if connection.session == NO_SESSION:
+            return False
+        return self._groups.sessions.open[connection.session].wishes_under_way >= WISHES_MAX
 
     def _is_time_left(self) -> bool:
         now = clock()
@@ -335,6 +354,11 @@ class Sessions:
                 self._tell_error(event)
             else:
                 _nothing_to_tell(event)
+
+        for connection in list(self._wishing):
+            if not self._wishes_much(connection):
+                del self._wishing[connection]
+                self._waiting[connection] = None
 
     def _deliver(self, event: Delivered) -> None:
         destination = event.destination
@@ -470,6 +494,7 @@ class Sessions:
         self._to_flush.pop(connection, None)
         self._passed_over.pop(connection, None)
         self._waiting.pop(connection, None)
+        self._wishing.pop(connection, None)
 
     def _hang_up(
         self, connection: Connection, why: Why, text: str, request_id: int = 0, reason: str = ""

@@ -464,6 +464,7 @@ class Groups:
         is_here = self.sessions.is_here(member)
         if is_here:
             self.sessions.open[member.session].joins_under_way -= 1
+            self.sessions.open[member.session].wishes_under_way -= 1
         group = self.directory.join(wish.group, member, order)
         if group is not None:
             change = self._change(Cause.JOIN, member, order)
@@ -474,6 +475,8 @@ class Groups:
     def _on_leave(self, member: MemberId, wish: Wish, order: OrderId) -> None:
         group = self.directory.leave(wish.group, member)
         is_here = self.sessions.is_here(member)
+        if is_here:
+            self.sessions.open[member.session].wishes_under_way -= 1
         if group is not None:
             if is_here:
                 self._events.append(Left(member.session, wish.group, order, wish.request_id))

@@ -55,13 +55,22 @@ RESERVED: Final = "\0"  # what begins so is for libraries to send to, and for no
 class Session:
     """One connected process."""
 
-    __slots__ = ("has_joined", "has_sent", "joins_under_way", "member", "next_no", "sets")
+    __slots__ = (
+        "has_joined",
+        "has_sent",
+        "joins_under_way",
+        "member",
+        "next_no",
+        "sets",
+        "wishes_under_way",
+    )
 
     def __init__(self, member: MemberId) -> None:
         self.member: Final = member
         self.sets: Final[dict[int, Destination]] = {}
         self.next_no = 0  # numbers of messages rise; gaps are the client's affair
         self.joins_under_way = 0
+        self.wishes_under_way = 0  # joins and leaves
         self.has_joined = False  # has asked for it: others may come to know it
         self.has_sent = False  # others keep its destinations
 
@@ -150,6 +159,7 @@ class Sessions:
         if not self._queue.push_control(session, control_frame(session, content)):
             self._refuse(session, ErrorCode.QUEUE_FULL, request_id)
             return False
+        asking.wishes_under_way += 1
         return True
 
     def define_set(
