@@ -196,8 +196,7 @@ class Group:
     ) -> None:
         """Leave; what has come and was not read is let go, else it could hold the answer up."""
         stream, dialogue = self._stream, self._line.dialogue
-        dialogue.streams.claim(stream)
-        stream.let_go()
+        dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
             with suppress(ConnectionLost, NotMember):  # either way it is no member any more
                 self.leave()

@@ -184,6 +184,38 @@ def test_what_was_sent_before_closing_arrives(server: Server) -> None:
     asyncio.run(main())
 
 
+def test_closing_twice_at_once_is_closing_once(server: Server) -> None:
+    async def main() -> None:
+        async with evensong.connect(server.address, name="bob") as bob, bob.join("g") as group:
+            ann = await evensong.connect(server.address, name="ann")
+            receipt = await ann.send_many("g", [bytes(1_000)] * 1_000)
+            await asyncio.gather(ann.close(), ann.close())
+            ids = [(await next_message(group)).id for _ in range(1_000)]
+            assert ids[-1] == receipt.id
+
+    asyncio.run(main())
+
+
+def test_leaving_a_group_loses_nothing_of_the_others(server: Server) -> None:
+    async def main() -> None:
+        async with (
+            evensong.connect(server.address, name="ann") as ann,
+            evensong.connect(server.address, name="bob") as bob,
+        ):
+            await ann.join("b")
+            for to in ("b", str(ann.member)):
+                await (await bob.send(to, to.encode())).ordered()
+            async with ann.join("a"):
+                await (await bob.send("a", b"nobody reads it")).ordered()
+                await (await bob.send(["a", "b"], b"both")).ordered()
+            await (await bob.send("b", b"last")).ordered()
+            heard = [await next_message(ann) for _ in range(4)]
+            said = [b"b", str(ann.member).encode(), b"both", b"last"]
+            assert [message.payload for message in heard] == said
+
+    asyncio.run(main())
+
+
 def test_a_wait_that_is_cancelled_loses_nothing_and_leaves_nothing(server: Server) -> None:
     async def main() -> None:
         async with evensong.connect(server.address, name="ann") as ann, ann.join("g") as group:

@@ -83,6 +83,18 @@ def test_the_connection_tells_of_all_groups_and_of_itself(server: Server) -> Non
         assert [type(event) for event in events] == [View, View, Message]
 
 
+def test_leaving_a_group_loses_nothing_of_the_others(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es:
+        es.join("b")
+        es.send(["b", str(es.member)], b"one").ordered(PATIENCE_S)
+        with es.join("a"):
+            es.send("a", b"nobody reads it").ordered(PATIENCE_S)
+        es.send("b", b"two")
+        events = [es.next_event(PATIENCE_S) for _ in range(3)]
+        heard = [event.payload for event in events if isinstance(event, Message)]
+        assert heard == [b"one", b"two"]
+
+
 def test_a_daemon_that_dies_leaves_nothing_hanging(server: Server) -> None:
     es = evensong.sync.connect(server.address)
     group = es.join("g")

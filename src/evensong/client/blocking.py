@@ -108,9 +108,8 @@ class Line:
     def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
         try:
-            if self.dialogue.ended is None:
-                with suppress(TimeoutError):
-                    self.answered(self.dialogue.bye(), CLOSE_S)
+            with suppress(TimeoutError, ConnectionLost):
+                self.answered(self.dialogue.bye(), CLOSE_S)
         finally:
             self.abort()
 

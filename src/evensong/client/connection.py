@@ -206,8 +206,7 @@ class Joining:
         """Leave; what has come and was not read is let go, else it could hold the answer up."""
         stream, dialogue = self._stream, self._link.dialogue
         assert stream is not None
-        dialogue.streams.claim(stream)
-        stream.let_go()
+        dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
             with suppress(ConnectionLost, NotMember):  # either way it is no member any more
                 await self._link.answered(dialogue.leave(self._name))

@@ -200,7 +200,7 @@ class Dialogue:
             if joining is not None:
                 self._joining[group] = joining._replace(withdrawn=True, replica=None)
             else:
-                self.streams.groups[group].let_go()
+                self.streams.abandon(self.streams.groups[group])
             self._say(wire.encode_leave(0, group))
 
     def leave(self, group: str) -> Answer[None]:
@@ -228,13 +228,14 @@ class Dialogue:
         return answer
 
     def bye(self) -> Answer[None]:
-        """Say goodbye; what was sent before goes out. Nothing can be asked after it."""
-        self._check_open()
-        self.ended = ConnectionClosed("the connection was closed by this program")
-        self._goodbye = Answer()
-        self.streams.let_go()  # else what was not read could hold the answer up
-        self._close_frame()
-        self._output.append(wire.encode_bye())
+        """Say goodbye, once; what was sent before goes out. Nothing can be asked after it."""
+        if self._goodbye is None:
+            self._check_open()
+            self.ended = ConnectionClosed("the connection was closed by this program")
+            self._goodbye = Answer()
+            self.streams.let_go()  # else what was not read could hold the answer up
+            self._close_frame()
+            self._output.append(wire.encode_bye())
         return self._goodbye
 
     def _ask(self, refuse: Callable[[EvensongError], None]) -> int:
@@ -519,7 +520,7 @@ class Dialogue:
         self.streams.put((group,), Parcel(view, size))
         if joining is not None and stream is not None:
             if joining.withdrawn:
-                stream.let_go()
+                self.streams.abandon(stream)
             joining.answer.give(stream)
 
     def _on_left(self, request_id: int, group: str) -> None:
