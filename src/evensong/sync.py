@@ -21,15 +21,16 @@ from typing import Final, Self, final
 
 from evensong.client.address import default_name, socket_path
 from evensong.client.blocking import Line
-from evensong.client.consignment import Consignment, as_bytes, flags_of
+from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Listing
 from evensong.client.flights import Flight, Held
 from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
-from evensong.client.replica import POLICIES, Policy, Replica
+from evensong.client.packing import as_bytes
+from evensong.client.replica import Policy, Replica, check_state
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
-from evensong.errors import ConnectionClosed, ConnectionLost, NotMember, Refused
+from evensong.errors import ConnectionClosed, ConnectionLost, NotMember
 
 __all__ = ["Connection", "Group", "Receipt", "connect"]
 
@@ -280,8 +281,7 @@ class Connection:
         asked for snapshots and merges; all members have to join so. `policy` says what becomes of
         sides that meet: `"merge"`, or `"primary-wins"`.
         """
-        if policy not in POLICIES:
-            raise Refused(f"policy is one of {', '.join(POLICIES)}")
+        check_state(state, policy)
         stream = self._line.answered(self._line.dialogue.join(group, state, policy), None)
         return Group(self._line, group, stream)
 

@@ -319,6 +319,12 @@ def test_bad_requests_are_refused_before_anything_is_sent(server: Server) -> Non
                 await es.send_many("g", [])
             with pytest.raises(Refused):
                 es.join("g", policy="mine")  # type: ignore[arg-type]
+            with pytest.raises(Refused, match="no method snapshot"):
+                es.join("g", state=object())  # type: ignore[arg-type]
+            with pytest.raises(Refused, match=r"Service\.SAFE, not 'safe'"):
+                await es.send("g", b"", service="safe")  # type: ignore[arg-type]
+            with pytest.raises(Refused, match="service"):
+                await es.send_many("g", [b""], service="safe")  # type: ignore[arg-type]
             with pytest.raises(TypeError):
                 await es.send("g", "text")  # type: ignore[arg-type]
             assert not es.is_slow

@@ -130,6 +130,10 @@ def test_bad_requests_are_refused(server: Server) -> None:
             es.send_many("g", [])
         with pytest.raises(Refused):
             es.join("g", policy="mine")  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="no method snapshot"):
+            es.join("g", state=object())  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="service"):
+            es.send("g", b"", service="safe")  # type: ignore[arg-type]
     es.close()
     with pytest.raises(ConnectionClosed):
         es.send("g", b"")

@@ -13,16 +13,17 @@ from typing import Final, Self, TypeAlias, final
 from msgspec import Struct
 
 from evensong.client.address import default_name, open_stream, socket_path
-from evensong.client.consignment import Consignment, as_bytes, flags_of
+from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
 from evensong.client.link import Link
 from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
-from evensong.client.replica import POLICIES, Policy, Replica
+from evensong.client.packing import as_bytes
+from evensong.client.replica import Policy, Replica, check_state
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
-from evensong.errors import ConnectionLost, NotMember, Refused, Unreachable
+from evensong.errors import ConnectionLost, NotMember, Unreachable
 
 
 @final
@@ -307,8 +308,7 @@ class Connection:
         asked for snapshots and merges; all members have to join so. `policy` says what becomes of
         sides that meet: `"merge"`, or `"primary-wins"`.
         """
-        if policy not in POLICIES:
-            raise Refused(f"policy is one of {', '.join(POLICIES)}")
+        check_state(state, policy)
         return Joining(self._link, group, state, policy)
 
     async def groups(self) -> Listing:
