@@ -10,7 +10,8 @@ ann says b'buy 5'
 
 Bytes move only while a call waits: a program that does something else for long is a slow one. A
 connection belongs to one thread at a time. Calls that wait take a `timeout` in seconds where that
-makes sense; `TimeoutError` says nothing about what was waited for, which may still happen.
+makes sense; `TimeoutError` says nothing about what was waited for, which may still happen. With a
+`timeout` of 0 they take what is there: after `select`, call `next_event(0)` until it raises.
 """
 
 import os
@@ -20,7 +21,7 @@ from types import TracebackType
 from typing import Final, Self, final
 
 from evensong.client.address import default_name, socket_path
-from evensong.client.blocking import Line
+from evensong.client.blocking import CLOSE_S, FOREVER, Line, Patience
 from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Listing
 from evensong.client.flights import Flight, Held
@@ -53,8 +54,11 @@ class Receipt:
 
     def ordered(self, timeout: float | None = None) -> OrderId:
         """Wait for its place in the order; raises `OutcomeUnknown` if the daemon is lost first."""
+        return self._ordered(Patience(timeout))
+
+    def _ordered(self, patience: Patience) -> OrderId:
         last = self._flights[-1]
-        self._line.until(lambda: last.order_of(self._index) is not None, timeout)
+        self._line.until(lambda: last.order_of(self._index) is not None, patience)
         for flight in self._flights:  # ordered before the last one, or refused
             flight.order_of(0)
         order = last.order_of(self._index)
@@ -63,10 +67,11 @@ class Receipt:
 
     def safe(self, timeout: float | None = None) -> Held:
         """Wait until it is known who holds it; raises `OutcomeUnknown` as `ordered` does."""
+        patience = Patience(timeout)
         last = self._flights[-1]
-        self.ordered(timeout)
+        self._ordered(patience)
         self._line.dialogue.watch_safe(last)
-        self._line.until(lambda: last.held_by(self._index) is not None, timeout)
+        self._line.until(lambda: last.held_by(self._index) is not None, patience)
         held = last.held_by(self._index)
         assert held is not None
         return held
@@ -89,18 +94,20 @@ class Reading:
     def next_event(self, timeout: float | None) -> Event:
         """Return the next event; raise what ended the stream, or `StopIteration`."""
         stream = self._stream
+        patience: Patience | None = None  # an event that is there should not cost a look at a clock
         while (event := stream.take_one()) is None:
-            self._wait(timeout)
+            patience = patience or Patience(timeout)
+            self._wait(patience)
         return event
 
-    def next_batch(self, timeout: float | None) -> list[Event]:
+    def next_batch(self) -> list[Event]:
         """Return everything that is there, when there is something."""
         stream = self._stream
         while not (batch := stream.take()):
-            self._wait(timeout)
+            self._wait(FOREVER)
         return batch
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, patience: Patience) -> None:
         stream = self._stream
         if stream.is_over:
             if stream.error is not None:
@@ -113,7 +120,7 @@ class Reading:
 
         stream.wakes.add(wake)
         try:
-            self._line.until(lambda: bool(woken), timeout)
+            self._line.until(lambda: bool(woken), patience)
         finally:
             stream.wakes.discard(wake)
 
@@ -131,7 +138,7 @@ class Batches:
         return self
 
     def __next__(self) -> list[Event]:
-        return self._reading.next_batch(None)
+        return self._reading.next_batch()
 
 
 @final
@@ -184,7 +191,7 @@ class Group:
 
     def leave(self) -> None:
         """Leave the group; whoever iterates it comes to an end, after what came before."""
-        self._line.answered(self._line.dialogue.leave(self.name), None)
+        self._line.answered(self._line.dialogue.leave(self.name))
 
     def __enter__(self) -> Self:
         return self
@@ -199,8 +206,9 @@ class Group:
         stream, dialogue = self._stream, self._line.dialogue
         dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
-            with suppress(ConnectionLost, NotMember):  # either way it is no member any more
-                self.leave()
+            # Either it is no member any more, or the daemon will take its leave when it can.
+            with suppress(ConnectionLost, NotMember, TimeoutError):
+                self._line.answered(dialogue.leave(self.name), CLOSE_S)
 
 
 @final
@@ -282,12 +290,19 @@ class Connection:
         sides that meet: `"merge"`, or `"primary-wins"`.
         """
         check_state(state, policy)
-        stream = self._line.answered(self._line.dialogue.join(group, state, policy), None)
+        dialogue = self._line.dialogue
+        answer = dialogue.join(group, state, policy)
+        try:
+            stream = self._line.answered(answer)
+        except BaseException:  # of a signal handler, say
+            dialogue.withdraw(group)  # nobody would read it
+            self._line.flush()
+            raise
         return Group(self._line, group, stream)
 
     def groups(self) -> Listing:
         """Return all groups that the daemon knows of, each with its members."""
-        return self._line.answered(self._line.dialogue.list_groups(), None)
+        return self._line.answered(self._line.dialogue.list_groups())
 
     def close(self) -> None:
         """Say goodbye; what was sent goes out first. Closing twice is closing once."""
@@ -319,7 +334,7 @@ def _send(
 ) -> Receipt:
     dialogue = line.dialogue
     if not dialogue.can_send():
-        line.until(dialogue.can_send, None)
+        line.until(dialogue.can_send)
     body, flags = as_bytes(payload), flags_of(service)
     if chosen is None:
         flight, index = dialogue.send(to, body, flags)
@@ -334,7 +349,7 @@ def _send_many(
 ) -> Receipt:
     consignment = Consignment(line.dialogue, to, payloads, service)
     while not consignment.go_on():
-        line.until(line.dialogue.can_send, None)
+        line.until(line.dialogue.can_send)
     line.flush()
     return Receipt(line, consignment.flights, consignment.flights[-1].count - 1)
 

@@ -248,6 +248,34 @@ def test_a_joining_that_is_cancelled_is_undone(server: Server) -> None:
     asyncio.run(main())
 
 
+def test_who_has_cancelled_a_joining_can_join_at_once(server: Server) -> None:
+    async def main() -> None:
+        async with evensong.connect(server.address) as ann, asyncio.timeout(PATIENCE_S):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await ann.join("g")
+            async with ann.join("g") as group:
+                assert isinstance(await anext(aiter(group)), View)
+
+    asyncio.run(main())
+
+
+def test_leaving_does_not_wait_for_a_daemon_that_does_not_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evensong.client.connection, "CLOSE_S", 0.1)
+
+    async def main() -> None:
+        async with evensong.connect(server.address) as ann, asyncio.timeout(PATIENCE_S):
+            async with ann.join("g"):
+                server.freeze()
+            server.thaw()
+            async with ann.join("g") as group:
+                assert isinstance(await anext(aiter(group)), View)
+
+    asyncio.run(main())
+
+
 def test_a_group_that_was_not_read_can_be_left(tmp_path: Path) -> None:
     async def main() -> None:
         with serving(tmp_path, window=10_000) as server:

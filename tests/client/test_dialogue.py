@@ -5,7 +5,7 @@ import pytest
 from evensong.client.dialogue import SEND_WINDOW
 from evensong.client.flights import Held
 from evensong.client.message import Message, Service
-from evensong.core.groups.events import Cause, Destination, MemberId, OrderId, View
+from evensong.core.groups.events import Cause, Destination, ErrorCode, MemberId, OrderId, View
 from evensong.core.groups.frame import SAFE, encode_whole
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import RingId
@@ -194,6 +194,64 @@ def test_a_joining_that_nobody_waits_for_is_undone(is_late: bool) -> None:
     assert cluster.order[1].groups.directory.groups == {}
     assert ann.dialogue.streams.groups == {}
     assert len(ann.join("g").take()) == 1
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_who_joins_again_waits_until_the_group_is_left(is_late: bool) -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    ann.dialogue.join("g", None, "merge")
+    if is_late:
+        cluster.settle()
+    ann.dialogue.withdraw("g")
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    with pytest.raises(AlreadyMember):
+        ann.dialogue.join("g", None, "merge")
+    cluster.settle()
+    ann.dialogue.leave("g")
+    again = ann.dialogue.join("g", None, "merge")
+    cluster.settle()
+    assert len(answer.result().take()) == 1
+    assert len(again.result().take()) == 1
+    assert [one.user for one in cluster.order[1].groups.directory.groups["g"].members()] == ["ann"]
+
+
+def test_who_waits_to_join_again_is_answered_when_the_first_joining_is_refused() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    ann.dialogue.take_output()  # the daemon hears none of it
+    ann.dialogue.feed(wire.encode_error(2, ErrorCode.TOO_MANY))
+    cluster.settle()
+    assert len(answer.result().take()) == 1
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_who_waits_to_join_again_is_answered_when_the_connection_ends(is_asked: bool) -> None:
+    ann = Cluster(1).program()
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    if is_asked:
+        ann.dialogue.bye()
+    ann.dialogue.lost("gone")
+    with pytest.raises(ConnectionLost):
+        answer.result()
+
+
+def test_the_same_error_again_and_again_does_not_grow() -> None:
+    ann = Cluster(1).program()
+    ann.dialogue.lost("gone")
+    lengths: set[int] = set()
+    for _ in range(3):
+        with pytest.raises(ConnectionLost) as caught:
+            ann.dialogue.list_groups()
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
 
 
 def test_a_goodbye_is_answered_though_nobody_has_read() -> None:

@@ -16,7 +16,7 @@ from evensong.client.address import default_name, open_stream, socket_path
 from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
-from evensong.client.link import Link
+from evensong.client.link import CLOSE_S, Link
 from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
 from evensong.client.packing import as_bytes
@@ -209,8 +209,10 @@ class Joining:
         assert stream is not None
         dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
-            with suppress(ConnectionLost, NotMember):  # either way it is no member any more
-                await self._link.answered(dialogue.leave(self._name))
+            # Either it is no member any more, or the daemon will take its leave when it can.
+            with suppress(ConnectionLost, NotMember, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._link.answered(dialogue.leave(self._name))
 
 
 @final

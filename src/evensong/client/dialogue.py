@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
+from evensong.client.refusals import REASONS, refusal, words_of
 from evensong.client.replica import NOTES, Policy, Replica, Replication, is_reserved, notes_of
 from evensong.client.safety import Safety
 from evensong.client.streams import Parcel, Stream, Streams
@@ -41,7 +42,6 @@ from evensong.errors import (
     EvensongError,
     MalformedFrame,
     NotMember,
-    Refused,
     TooLarge,
 )
 from evensong.ipc import frames, wire
@@ -51,22 +51,6 @@ SEND_WINDOW: Final = 2**20  # bytes
 NOTE_WINDOW: Final = 2**18  # beyond it notes wait: messages should not wait long behind a snapshot
 NOTE_ROOM: Final = 64  # bytes of a note that are not snapshot
 SENDING: Final = 2**31  # request ids of frames have this bit, those of other requests have not
-REASONS: Final = {
-    ErrorCode.BAD_NAME: "no process, group or destination may be called so",
-    ErrorCode.BAD_FRAME: "the daemon does not understand a frame of this library",
-    ErrorCode.TOO_LARGE: "a message is larger than the daemon takes",
-    ErrorCode.UNKNOWN_SET: "the daemon does not know the destination",
-    ErrorCode.BAD_SET: "a destination is 1 to 64 groups or private names",
-    ErrorCode.ALREADY_MEMBER: "the connection is in that group already",
-    ErrorCode.NOT_MEMBER: "the connection is not in that group",
-    ErrorCode.QUEUE_FULL: "more is queued than one connection may have",
-    ErrorCode.TOO_MANY: "there are too many connections, or the connection has too many groups",
-}
-ERRORS: Final[dict[ErrorCode, type[Refused]]] = {
-    ErrorCode.BAD_NAME: BadName,
-    ErrorCode.ALREADY_MEMBER: AlreadyMember,
-    ErrorCode.NOT_MEMBER: NotMember,
-}
 
 Listing: TypeAlias = dict[str, tuple[MemberId, ...]]
 
@@ -123,6 +107,7 @@ class Dialogue:
         "_output",
         "_replications",
         "_request_id",
+        "_returning",
         "_routes",
         "_sets",
         "_splitter",
@@ -147,6 +132,7 @@ class Dialogue:
         self._asked: Final[dict[int, Callable[[EvensongError], None]]] = {}
         self._joining: Final[dict[str, _Joining]] = {}
         self._leaving: Final[dict[str, Answer[None]]] = {}
+        self._returning: Final[dict[str, _Joining]] = {}  # wait until the group is left
         self._listing: Final[dict[int, tuple[Answer[Listing], Listing]]] = {}
         self._replications: Final[dict[str, Replication]] = {}
         self._flights: Final[dict[int, Flight]] = {}  # by number of the first message
@@ -180,23 +166,31 @@ class Dialogue:
         self._check_open()
         if not is_group_name(group) or is_reserved(group):
             raise BadName(f"a group cannot be called {group!r}")
-        if group in self.streams.groups or group in self._joining:
+        is_leaving = group in self._leaving
+        is_inside = group in self.streams.groups or group in self._joining
+        if group in self._returning or (is_inside and not is_leaving):
             raise AlreadyMember(f"{group}: {REASONS[ErrorCode.ALREADY_MEMBER]}")
         answer: Answer[Stream] = Answer()
 
         def refuse(error: EvensongError) -> None:
-            del self._joining[group]
+            waiting = self._joining if group in self._joining else self._returning
+            del waiting[group]
             answer.fail(error)
+            self._on_outside(group)
 
-        request_id = self._ask(refuse)
-        self._joining[group] = _Joining(request_id, answer, False, replica, policy)
-        self._say(wire.encode_join(request_id, group))
+        self._returning[group] = _Joining(self._ask(refuse), answer, False, replica, policy)
+        if not is_leaving:
+            self._on_outside(group)
         return answer
 
     def withdraw(self, group: str) -> None:
         """Undo a joining whose answer nobody waits for any more."""
+        returning = self._returning.pop(group, None)
         joining = self._joining.get(group)
-        if self.ended is None and (joining is not None or group in self.streams.groups):
+        if returning is not None:
+            self._asked.pop(returning.request_id, None)
+        elif self.ended is None and (joining is not None or group in self.streams.groups):
+            self._leaving[group] = Answer()
             if joining is not None:
                 self._joining[group] = joining._replace(withdrawn=True, replica=None)
             else:
@@ -212,11 +206,18 @@ class Dialogue:
         self._leaving[group] = answer
 
         def refuse(error: EvensongError) -> None:
-            del self._leaving[group]
             answer.fail(error)
+            self._on_outside(group)
 
         self._say(wire.encode_leave(self._ask(refuse), group))
         return answer
+
+    def _on_outside(self, group: str) -> None:
+        """Let whoever waits for the group to be left join it now."""
+        self._leaving.pop(group, None)
+        if self.ended is None and group in self._returning:
+            joining = self._joining[group] = self._returning.pop(group)
+            self._say(wire.encode_join(joining.request_id, group))
 
     def list_groups(self) -> Answer[Listing]:
         """Ask which groups there are, and who is in them."""
@@ -250,7 +251,7 @@ class Dialogue:
 
     def _check_open(self) -> None:
         if self.ended is not None:
-            raise self.ended
+            raise self.ended.with_traceback(None)  # else it grows with every call
         assert self.frame_max, "the daemon has not welcomed us yet"
 
     # -- messages out ------------------------------------------------------------------------
@@ -472,7 +473,7 @@ class Dialogue:
         elif isinstance(told, frames.Slow):
             self.is_slow = True
         elif isinstance(told, frames.Farewell):
-            self.lost(_words(told))
+            self.lost(words_of(told))
 
     def _on_welcome(self, welcome: frames.Welcome) -> None:
         if self.frame_max:
@@ -530,6 +531,7 @@ class Dialogue:
         answer = self._leaving.pop(group, None)
         if answer is not None:
             answer.give(None)
+        self._on_outside(group)
 
     def _on_receipt(self, receipt: frames.Receipt) -> None:
         first_no, count, order = receipt
@@ -553,7 +555,7 @@ class Dialogue:
             return
         refuse = self._asked.pop(request_id, None)
         if refuse is not None:
-            refuse(ERRORS.get(code, Refused)(REASONS[code]))
+            refuse(refusal(code))
 
     def _on_groups(self, request_id: int, told: frames.GroupsAre) -> None:
         asked = self._listing.get(request_id)
@@ -570,8 +572,3 @@ class Dialogue:
 
 def _request_of(first_no: int) -> int:
     return SENDING | (first_no & (SENDING - 1))
-
-
-def _words(farewell: frames.Farewell) -> str:
-    reason = farewell.why.name.lower().replace("_", " ")
-    return f"the daemon hung up: {farewell.text or reason}"
