@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, final
 
-from evensong.client.address import default_name, socket_path
+from evensong.client.address import socket_path
 from evensong.client.blocking import CLOSE_S, FOREVER, Line, Patience
 from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Listing
@@ -29,6 +29,7 @@ from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
 from evensong.client.packing import as_bytes
 from evensong.client.replica import Policy, Replica, check_state
+from evensong.client.rules import name_of_program
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
 from evensong.errors import ConnectionClosed, ConnectionLost, NotMember
@@ -322,7 +323,7 @@ class Connection:
 
 def connect(address: str | os.PathLike[str], *, name: str = "") -> Connection:
     """Connect to a daemon; see `evensong.connect`, with which it shares addresses and errors."""
-    return Connection(Line(socket_path(address), name or default_name()))
+    return Connection(Line(socket_path(address), name_of_program(name)))
 
 
 def _send(

@@ -331,8 +331,11 @@ def test_bad_requests_are_refused_before_anything_is_sent(server: Server) -> Non
     async def main() -> None:
         with pytest.raises(BadAddress):
             evensong.connect("http://localhost")
-        with pytest.raises(BadName):
-            await evensong.connect(server.address, name="a#b")
+        for name in ("a#b", "x" * 33, 5):
+            with pytest.raises(
+                BadName, match=f"{name!r}: a name is 1 to 32 bytes of text without #"
+            ):
+                await evensong.connect(server.address, name=name)  # type: ignore[arg-type]
         async with evensong.connect(server.path.parent) as es:
             for to in ("", [], ["ok", "#no"]):
                 with pytest.raises(BadName):

@@ -340,6 +340,35 @@ def test_bad_names_are_refused_before_anything_is_sent(name: str) -> None:
     assert ann.dialogue.take_output() == b""
 
 
+@pytest.mark.parametrize("name", [None, 5, b"orders", ["g"], MemberId(1, 1, 1, "ann")])
+def test_what_is_no_text_is_no_name(name: object) -> None:
+    ann = Cluster(1).program()
+    with pytest.raises(BadName, match="1 to 64 bytes of text"):
+        ann.dialogue.join(name, None, "merge")  # type: ignore[arg-type]
+    for to in (name if name != ["g"] else [["g"]], ["g", name]):
+        with pytest.raises(BadName, match=r"1 to 64 groups or private names \(str\(member\)\)"):
+            ann.dialogue.send(to, b"", 0)  # type: ignore[arg-type]
+    assert ann.dialogue.take_output() == b""
+
+
+def test_a_warning_is_void_when_what_waited_is_read() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    stream = ann.join("g")
+    ann.dialogue.feed(wire.encode_slow(queued=1_000, limit=2_000))
+    for is_slow in (True, False, False):
+        ann.dialogue.send("g", bytes(600), 0)
+        cluster.settle()
+        assert payloads(stream) == [bytes(600)]
+        assert ann.dialogue.is_slow is is_slow
+    ann.dialogue.send("g", bytes(600), 0)
+    cluster.settle()
+    ann.dialogue.feed(wire.encode_slow(queued=0, limit=2_000))
+    assert ann.dialogue.is_slow
+    assert payloads(stream) == [bytes(600)]
+    assert not ann.dialogue.is_slow
+
+
 def test_a_message_too_large_is_refused_before_anything_is_sent() -> None:
     cluster = Cluster(1, limits=Limits(payload_max=600, message_max=10_000))
     ann = cluster.program()

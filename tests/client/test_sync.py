@@ -203,8 +203,9 @@ def test_a_daemon_that_dies_leaves_nothing_hanging(server: Server) -> None:
 
 
 def test_bad_requests_are_refused(server: Server) -> None:
-    with pytest.raises(BadName):
-        evensong.sync.connect(server.address, name="a#b")
+    for name in ("a#b", "x" * 33, 5):
+        with pytest.raises(BadName, match=f"{name!r}: a name is 1 to 32 bytes of text without #"):
+            evensong.sync.connect(server.address, name=name)  # type: ignore[arg-type]
     with evensong.sync.connect(server.address) as es:
         with pytest.raises(BadName):
             es.send("", b"")

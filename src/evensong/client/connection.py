@@ -12,7 +12,7 @@ from typing import Final, Self, TypeAlias, final
 
 from msgspec import Struct
 
-from evensong.client.address import default_name, open_stream, socket_path
+from evensong.client.address import open_stream, socket_path
 from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
@@ -21,6 +21,7 @@ from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
 from evensong.client.packing import as_bytes
 from evensong.client.replica import Policy, Replica, check_state
+from evensong.client.rules import name_of_program
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
 from evensong.errors import ConnectionLost, NotMember, Unreachable
@@ -383,7 +384,7 @@ def connect(address: str | os.PathLike[str], *, name: str = "") -> Connecting:
     for people: 1 to 32 bytes without `#`; it is part of the private name. Raises `Unreachable` if
     no daemon answers there, `BadName` if the name cannot be one.
     """
-    return Connecting(socket_path(address), name or default_name())
+    return Connecting(socket_path(address), name_of_program(name))
 
 
 async def _send(

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple, TypeAlias, final
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
 from evensong.client.refusals import REASONS, refusal, words_of
-from evensong.client.replica import NOTES, Policy, Replica, Replication, is_reserved, notes_of
+from evensong.client.replica import NOTES, Policy, Replica, Replication, notes_of
+from evensong.client.rules import GROUP_RULE, check_destination, may_be_group, several
 from evensong.client.safety import Safety
 from evensong.client.streams import Parcel, Stream, Streams
 from evensong.core.groups.events import (
@@ -28,11 +29,9 @@ from evensong.core.groups.events import (
     MemberId,
     Reconfigured,
     View,
-    is_group_name,
-    parse_private_name,
 )
 from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, SAFE, TABLED_MAX, encode_whole
-from evensong.core.groups.limits import GROUPS_MAX, SETS_MAX
+from evensong.core.groups.limits import SETS_MAX
 from evensong.core.groups.transfer import CHUNK_BYTES
 from evensong.errors import (
     AlreadyMember,
@@ -110,7 +109,9 @@ class Dialogue:
         "_returning",
         "_routes",
         "_sets",
+        "_slow_left",
         "_splitter",
+        "_unread",
         "_window",
         "ended",
         "frame_max",
@@ -143,6 +144,8 @@ class Dialogue:
         self._routes: Final[dict[int, _Route]] = {}
         self._consumed = 0  # bytes that the daemon was not told of
         self._window = 0
+        self._unread = 0  # bytes that were told and are not consumed
+        self._slow_left = 0  # bytes to consume until the daemon's warning is void
         self._goodbye: Answer[None] | None = None
         self._is_over = False  # nothing more will be heard
         self.member = MemberId(0, 0, 0, user)
@@ -150,7 +153,7 @@ class Dialogue:
         self.message_max = 0
         self.in_flight = 0  # bytes handed over and not yet ordered
         self.is_throttled = False
-        self.is_slow = False  # the daemon has warned that too little is read
+        self.is_slow = False  # the daemon has warned, and what waited then is not consumed yet
         self.ended: EvensongError | None = None  # why nothing can be asked any more
         self.room: Final = Wakes()  # called when there may be room for another message
         self.safety: Final = Safety()
@@ -164,8 +167,8 @@ class Dialogue:
     def join(self, group: str, replica: Replica | None, policy: Policy) -> Answer[Stream]:
         """Ask to be a member; the answer is the group's stream, which begins with its view."""
         self._check_open()
-        if not is_group_name(group) or is_reserved(group):
-            raise BadName(f"a group cannot be called {group!r}")
+        if not may_be_group(group):
+            raise BadName(f"a group cannot be called {group!r}: {GROUP_RULE}")
         is_leaving = group in self._leaving
         is_inside = group in self.streams.groups or group in self._joining
         if group in self._returning or (is_inside and not is_leaving):
@@ -262,16 +265,11 @@ class Dialogue:
 
     def destination(self, to: str | Sequence[str]) -> int:
         """Return the number of a destination, which the daemon is told if it does not know it."""
-        names = (to,) if isinstance(to, str) else tuple(dict.fromkeys(to))
+        names = (to,) if isinstance(to, str) else several(to)
         known = self._sets.get(names)
         if known is not None:
             return known
-        if not 0 < len(names) <= GROUPS_MAX:
-            raise BadName(REASONS[ErrorCode.BAD_SET])
-        for name in names:
-            is_group = is_group_name(name) and not is_reserved(name)
-            if not is_group and parse_private_name(name) is None:
-                raise BadName(f"{name!r} is neither a group nor a private name")
+        check_destination(to, names)
         return self._define(names)
 
     def _define(self, names: tuple[str, ...]) -> int:
@@ -434,6 +432,10 @@ class Dialogue:
     def _consume(self, size: int) -> None:
         """Count bytes that are done with; the daemon is told when they are many."""
         self._consumed += size
+        self._unread -= size
+        if self.is_slow:
+            self._slow_left -= size
+            self.is_slow = self._slow_left > 0
         if 4 * self._consumed >= self._window and self._window and not self._is_over:
             self._output.append(wire.encode_consumed(self._consumed))
             self._consumed = 0
@@ -443,6 +445,7 @@ class Dialogue:
     def _hear(self, frame: frames.Frame) -> None:
         """Take in one frame."""
         size = HEAD_SIZE + len(frame.body)
+        self._unread += size
         opcode = frame.opcode
         if opcode == frames.DELIVER:
             self._on_deliver(wire.decode_deliver(frame.body), size)
@@ -471,6 +474,7 @@ class Dialogue:
         elif isinstance(told, frames.GroupsAre):
             self._on_groups(frame.request_id, told)
         elif isinstance(told, frames.Slow):
+            self._slow_left = told.queued + self._unread
             self.is_slow = True
         elif isinstance(told, frames.Farewell):
             self.lost(words_of(told))

@@ -23,7 +23,7 @@ from evensong.core.groups.steps import Apply, Merge, Restore, Show, Step, Take
 from evensong.core.groups.transfer import Transfer
 from evensong.errors import Refused
 
-NOTES: Final = "\0notes"  # no program's group begins so; see `is_reserved`
+NOTES: Final = "\0notes"  # no program's group begins so; see rules.py
 
 Policy: TypeAlias = Literal["merge", "primary-wins"]
 POLICIES: Final = ("merge", "primary-wins")
@@ -56,11 +56,6 @@ def check_state(state: Replica | None, policy: Policy) -> None:
             raise Refused(f"a state has {', '.join(METHODS)}; {state!r} has no method {name}")
         if iscoroutinefunction(method) or isasyncgenfunction(method):
             raise Refused(f"{name} of a state is called, not awaited: it cannot be async")
-
-
-def is_reserved(name: str) -> bool:
-    """Whether a name is the library's own."""
-    return name.startswith("\0")
 
 
 def notes_of(groups: tuple[str, ...]) -> str:
