@@ -216,7 +216,8 @@ class Group:
 class Connection:
     """A connection to a daemon; iterate it for everything that its groups are told, in one order.
 
-    Messages to the private name (`str(es.member)`) come by the connection's own stream only.
+    Messages to the private name (`str(es.member)`) come by the connection's own stream only: who
+    reads nothing but groups never sees them, though their senders' receipts say `ordered`.
     """
 
     __slots__ = ("_line",)
@@ -231,7 +232,10 @@ class Connection:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the daemon has warned that too little is read; it hangs up if that goes on."""
+        """Whether the daemon has warned that too little is read; it hangs up if that goes on.
+
+        True until what waited at the time of the warning has been read.
+        """
         return self._line.dialogue.is_slow
 
     @property
@@ -287,8 +291,8 @@ class Connection:
         """Become a member of a group; as a context, it is left at the end of the block.
 
         With `state`, the program's replica gets the group's state before the first message, and is
-        asked for snapshots and merges; all members have to join so. `policy` says what becomes of
-        sides that meet: `"merge"`, or `"primary-wins"`.
+        asked for snapshots and merges; all members have to join so, else it may wait for its state
+        for ever. `policy` says what becomes of sides that meet: `"merge"`, or `"primary-wins"`.
         """
         check_state(state, policy)
         dialogue = self._line.dialogue
@@ -306,7 +310,10 @@ class Connection:
         return self._line.answered(self._line.dialogue.list_groups())
 
     def close(self) -> None:
-        """Say goodbye; what was sent goes out first. Closing twice is closing once."""
+        """Say goodbye; what was sent goes out first. Closing twice is closing once.
+
+        A daemon that does not answer for 5 s is given up without a word.
+        """
         self._line.close()
 
     def __enter__(self) -> Self:

@@ -220,7 +220,8 @@ class Joining:
 class Connection:
     """A connection to a daemon; iterate it for everything that its groups are told, in one order.
 
-    Messages to the private name (`str(es.member)`) come by the connection's own stream only.
+    Messages to the private name (`str(es.member)`) come by the connection's own stream only: who
+    reads nothing but groups never sees them, though their senders' receipts say `ordered`.
 
     >>> async def main():
     ...     async with evensong.connect(address, name="ann") as es:
@@ -250,7 +251,10 @@ class Connection:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the daemon has warned that too little is read; it hangs up if that goes on."""
+        """Whether the daemon has warned that too little is read; it hangs up if that goes on.
+
+        True until what waited at the time of the warning has been read.
+        """
         return self._link.dialogue.is_slow
 
     @property
@@ -270,7 +274,8 @@ class Connection:
 
         Returns as soon as there is room for it, without a round trip; waits while there is none.
         The sender need not be a member. With `id` the message has that identity instead of one of
-        its own: who sends it again after `OutcomeUnknown` is recognised by it.
+        its own: who sends it again after `OutcomeUnknown` is recognised by it. The id's bytes and
+        one more count towards `message_max`.
 
         Raises `TooLarge` or `BadName`, and nothing was sent; raises `ConnectionLost`, and this
         message was not sent.
@@ -287,7 +292,8 @@ class Connection:
         """Send messages, in order, packed as tightly as they go; returns a receipt for all.
 
         Waits for room as often as it has to. If the connection is lost on the way it raises
-        `OutcomeUnknown`: some may be ordered, and the first ones are if any are.
+        `OutcomeUnknown`: some may be ordered, and the first ones are if any are. If it is cancelled
+        the first ones have been sent.
         """
         return _send_many(self._link, to, payloads, service)
 
@@ -308,8 +314,8 @@ class Connection:
         """Become a member of a group: `async with es.join("orders") as group`.
 
         With `state`, the program's replica gets the group's state before the first message, and is
-        asked for snapshots and merges; all members have to join so. `policy` says what becomes of
-        sides that meet: `"merge"`, or `"primary-wins"`.
+        asked for snapshots and merges; all members have to join so, else it may wait for its state
+        for ever. `policy` says what becomes of sides that meet: `"merge"`, or `"primary-wins"`.
         """
         check_state(state, policy)
         return Joining(self._link, group, state, policy)
@@ -319,7 +325,11 @@ class Connection:
         return await self._link.answered(self._link.dialogue.list_groups())
 
     async def close(self) -> None:
-        """Say goodbye; what was sent goes out first. Closing twice is closing once."""
+        """Say goodbye; what was sent goes out first. Closing twice is closing once.
+
+        A daemon that does not answer for 5 s is given up without a word: of what was sent last only
+        receipts tell.
+        """
         await self._link.close()
 
     async def __aenter__(self) -> Self:
