@@ -226,6 +226,7 @@ def test_who_waits_to_join_again_is_answered_when_the_first_joining_is_refused()
     answer = ann.dialogue.join("g", None, "merge")
     ann.dialogue.take_output()  # the daemon hears none of it
     ann.dialogue.feed(wire.encode_error(2, ErrorCode.TOO_MANY))
+    ann.dialogue.feed(wire.encode_error(3, ErrorCode.NOT_MEMBER))
     cluster.settle()
     assert len(answer.result().take()) == 1
 

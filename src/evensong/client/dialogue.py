@@ -179,7 +179,6 @@ class Dialogue:
             waiting = self._joining if group in self._joining else self._returning
             del waiting[group]
             answer.fail(error)
-            self._on_outside(group)
 
         self._returning[group] = _Joining(self._ask(refuse), answer, False, replica, policy)
         if not is_leaving:
@@ -193,25 +192,25 @@ class Dialogue:
         if returning is not None:
             self._asked.pop(returning.request_id, None)
         elif self.ended is None and (joining is not None or group in self.streams.groups):
-            self._leaving[group] = Answer()
             if joining is not None:
                 self._joining[group] = joining._replace(withdrawn=True, replica=None)
             else:
                 self.streams.abandon(self.streams.groups[group])
-            self._say(wire.encode_leave(0, group))
+            self._leave(group, Answer())
 
     def leave(self, group: str) -> Answer[None]:
         """Ask to be no member any more; the group's stream ends before the answer comes."""
         self._check_open()
         if group not in self.streams.groups or group in self._leaving:
             raise NotMember(f"{group}: {REASONS[ErrorCode.NOT_MEMBER]}")
-        answer: Answer[None] = Answer()
-        self._leaving[group] = answer
+        return self._leave(group, Answer())
 
+    def _leave(self, group: str, answer: Answer[None]) -> Answer[None]:
         def refuse(error: EvensongError) -> None:
             answer.fail(error)
             self._on_outside(group)
 
+        self._leaving[group] = answer
         self._say(wire.encode_leave(self._ask(refuse), group))
         return answer
 
