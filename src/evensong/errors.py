@@ -22,6 +22,8 @@ EvensongError
 └── InvariantBroken     a simulated processor broke an invariant of its protocol
 """
 
+from typing import Self
+
 
 class EvensongError(Exception):
     """The root: catch this to catch everything of ours."""
@@ -82,6 +84,10 @@ class TooLarge(Refused):
         self.size = size
         self.size_max = size_max
 
+    def __reduce__(self) -> tuple[type[Self], tuple[int, int]]:
+        """Let it be pickled, and so be told from process to process."""
+        return type(self), (self.size, self.size_max)
+
 
 class AlreadyMember(Refused):
     """The connection is in that group already. Definite: nothing was done."""
@@ -120,6 +126,10 @@ class OutcomeUnknown(EvensongError):
         self.message_id = message_id
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[Self], tuple[object, str]]:
+        """Let it be pickled, and so be told from process to process."""
+        return type(self), (self.message_id, self.reason)
+
 
 class BadScenario(EvensongError):
     """A text scenario or fault plan that cannot be read; the message names the line."""
@@ -136,3 +146,7 @@ class InvariantBroken(EvensongError):
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
         self.text = text
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        """Let it be pickled, and so be told from process to process."""
+        return type(self), (self.invariant, self.text)

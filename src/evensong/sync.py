@@ -10,7 +10,8 @@ ann says b'buy 5'
 
 Bytes move only while a call waits: a program that does something else for long is a slow one. A
 connection belongs to one thread at a time. Calls that wait take a `timeout` in seconds where that
-makes sense; `TimeoutError` says nothing about what was waited for, which may still happen.
+makes sense; `TimeoutError` says nothing about what was waited for, which may still happen. With a
+`timeout` of 0 they take what is there: after `select`, call `next_event(0)` until it raises.
 """
 
 import os
@@ -19,17 +20,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, final
 
-from evensong.client.address import default_name, socket_path
-from evensong.client.blocking import Line
-from evensong.client.consignment import Consignment, as_bytes, flags_of
+from evensong.client.address import socket_path
+from evensong.client.blocking import CLOSE_S, FOREVER, Line, Patience
+from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Listing
 from evensong.client.flights import Flight, Held
 from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
-from evensong.client.replica import POLICIES, Policy, Replica
+from evensong.client.packing import as_bytes
+from evensong.client.replica import Policy, Replica, check_state
+from evensong.client.rules import name_of_program
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
-from evensong.errors import ConnectionClosed, ConnectionLost, NotMember, Refused
+from evensong.errors import ConnectionClosed, ConnectionLost, NotMember
 
 __all__ = ["Connection", "Group", "Receipt", "connect"]
 
@@ -52,8 +55,11 @@ class Receipt:
 
     def ordered(self, timeout: float | None = None) -> OrderId:
         """Wait for its place in the order; raises `OutcomeUnknown` if the daemon is lost first."""
+        return self._ordered(Patience(timeout))
+
+    def _ordered(self, patience: Patience) -> OrderId:
         last = self._flights[-1]
-        self._line.until(lambda: last.order_of(self._index) is not None, timeout)
+        self._line.until(lambda: last.order_of(self._index) is not None, patience)
         for flight in self._flights:  # ordered before the last one, or refused
             flight.order_of(0)
         order = last.order_of(self._index)
@@ -62,10 +68,11 @@ class Receipt:
 
     def safe(self, timeout: float | None = None) -> Held:
         """Wait until it is known who holds it; raises `OutcomeUnknown` as `ordered` does."""
+        patience = Patience(timeout)
         last = self._flights[-1]
-        self.ordered(timeout)
+        self._ordered(patience)
         self._line.dialogue.watch_safe(last)
-        self._line.until(lambda: last.held_by(self._index) is not None, timeout)
+        self._line.until(lambda: last.held_by(self._index) is not None, patience)
         held = last.held_by(self._index)
         assert held is not None
         return held
@@ -88,18 +95,20 @@ class Reading:
     def next_event(self, timeout: float | None) -> Event:
         """Return the next event; raise what ended the stream, or `StopIteration`."""
         stream = self._stream
+        patience: Patience | None = None  # an event that is there should not cost a look at a clock
         while (event := stream.take_one()) is None:
-            self._wait(timeout)
+            patience = patience or Patience(timeout)
+            self._wait(patience)
         return event
 
-    def next_batch(self, timeout: float | None) -> list[Event]:
+    def next_batch(self) -> list[Event]:
         """Return everything that is there, when there is something."""
         stream = self._stream
         while not (batch := stream.take()):
-            self._wait(timeout)
+            self._wait(FOREVER)
         return batch
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, patience: Patience) -> None:
         stream = self._stream
         if stream.is_over:
             if stream.error is not None:
@@ -112,7 +121,7 @@ class Reading:
 
         stream.wakes.add(wake)
         try:
-            self._line.until(lambda: bool(woken), timeout)
+            self._line.until(lambda: bool(woken), patience)
         finally:
             stream.wakes.discard(wake)
 
@@ -130,7 +139,7 @@ class Batches:
         return self
 
     def __next__(self) -> list[Event]:
-        return self._reading.next_batch(None)
+        return self._reading.next_batch()
 
 
 @final
@@ -183,7 +192,7 @@ class Group:
 
     def leave(self) -> None:
         """Leave the group; whoever iterates it comes to an end, after what came before."""
-        self._line.answered(self._line.dialogue.leave(self.name), None)
+        self._line.answered(self._line.dialogue.leave(self.name))
 
     def __enter__(self) -> Self:
         return self
@@ -196,18 +205,19 @@ class Group:
     ) -> None:
         """Leave; what has come and was not read is let go, else it could hold the answer up."""
         stream, dialogue = self._stream, self._line.dialogue
-        dialogue.streams.claim(stream)
-        stream.let_go()
+        dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
-            with suppress(ConnectionLost, NotMember):  # either way it is no member any more
-                self.leave()
+            # Either it is no member any more, or the daemon will take its leave when it can.
+            with suppress(ConnectionLost, NotMember, TimeoutError):
+                self._line.answered(dialogue.leave(self.name), CLOSE_S)
 
 
 @final
 class Connection:
     """A connection to a daemon; iterate it for everything that its groups are told, in one order.
 
-    Messages to the private name (`str(es.member)`) come by the connection's own stream only.
+    Messages to the private name (`str(es.member)`) come by the connection's own stream only: who
+    reads nothing but groups never sees them, though their senders' receipts say `ordered`.
     """
 
     __slots__ = ("_line",)
@@ -222,7 +232,10 @@ class Connection:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the daemon has warned that too little is read; it hangs up if that goes on."""
+        """Whether the daemon has warned that too little is read; it hangs up if that goes on.
+
+        True until what waited at the time of the warning has been read.
+        """
         return self._line.dialogue.is_slow
 
     @property
@@ -278,20 +291,29 @@ class Connection:
         """Become a member of a group; as a context, it is left at the end of the block.
 
         With `state`, the program's replica gets the group's state before the first message, and is
-        asked for snapshots and merges; all members have to join so. `policy` says what becomes of
-        sides that meet: `"merge"`, or `"primary-wins"`.
+        asked for snapshots and merges; all members have to join so, else it may wait for its state
+        for ever. `policy` says what becomes of sides that meet: `"merge"`, or `"primary-wins"`.
         """
-        if policy not in POLICIES:
-            raise Refused(f"policy is one of {', '.join(POLICIES)}")
-        stream = self._line.answered(self._line.dialogue.join(group, state, policy), None)
+        check_state(state, policy)
+        dialogue = self._line.dialogue
+        answer = dialogue.join(group, state, policy)
+        try:
+            stream = self._line.answered(answer)
+        except BaseException:  # of a signal handler, say
+            dialogue.withdraw(group)  # nobody would read it
+            self._line.flush()
+            raise
         return Group(self._line, group, stream)
 
     def groups(self) -> Listing:
         """Return all groups that the daemon knows of, each with its members."""
-        return self._line.answered(self._line.dialogue.list_groups(), None)
+        return self._line.answered(self._line.dialogue.list_groups())
 
     def close(self) -> None:
-        """Say goodbye; what was sent goes out first. Closing twice is closing once."""
+        """Say goodbye; what was sent goes out first. Closing twice is closing once.
+
+        A daemon that does not answer for 5 s is given up without a word.
+        """
         self._line.close()
 
     def __enter__(self) -> Self:
@@ -308,7 +330,7 @@ class Connection:
 
 def connect(address: str | os.PathLike[str], *, name: str = "") -> Connection:
     """Connect to a daemon; see `evensong.connect`, with which it shares addresses and errors."""
-    return Connection(Line(socket_path(address), name or default_name()))
+    return Connection(Line(socket_path(address), name_of_program(name)))
 
 
 def _send(
@@ -320,7 +342,7 @@ def _send(
 ) -> Receipt:
     dialogue = line.dialogue
     if not dialogue.can_send():
-        line.until(dialogue.can_send, None)
+        line.until(dialogue.can_send)
     body, flags = as_bytes(payload), flags_of(service)
     if chosen is None:
         flight, index = dialogue.send(to, body, flags)
@@ -335,7 +357,7 @@ def _send_many(
 ) -> Receipt:
     consignment = Consignment(line.dialogue, to, payloads, service)
     while not consignment.go_on():
-        line.until(line.dialogue.can_send, None)
+        line.until(line.dialogue.can_send)
     line.flush()
     return Receipt(line, consignment.flights, consignment.flights[-1].count - 1)
 

@@ -184,6 +184,38 @@ def test_what_was_sent_before_closing_arrives(server: Server) -> None:
     asyncio.run(main())
 
 
+def test_closing_twice_at_once_is_closing_once(server: Server) -> None:
+    async def main() -> None:
+        async with evensong.connect(server.address, name="bob") as bob, bob.join("g") as group:
+            ann = await evensong.connect(server.address, name="ann")
+            receipt = await ann.send_many("g", [bytes(1_000)] * 1_000)
+            await asyncio.gather(ann.close(), ann.close())
+            ids = [(await next_message(group)).id for _ in range(1_000)]
+            assert ids[-1] == receipt.id
+
+    asyncio.run(main())
+
+
+def test_leaving_a_group_loses_nothing_of_the_others(server: Server) -> None:
+    async def main() -> None:
+        async with (
+            evensong.connect(server.address, name="ann") as ann,
+            evensong.connect(server.address, name="bob") as bob,
+        ):
+            await ann.join("b")
+            for to in ("b", str(ann.member)):
+                await (await bob.send(to, to.encode())).ordered()
+            async with ann.join("a"):
+                await (await bob.send("a", b"nobody reads it")).ordered()
+                await (await bob.send(["a", "b"], b"both")).ordered()
+            await (await bob.send("b", b"last")).ordered()
+            heard = [await next_message(ann) for _ in range(4)]
+            said = [b"b", str(ann.member).encode(), b"both", b"last"]
+            assert [message.payload for message in heard] == said
+
+    asyncio.run(main())
+
+
 def test_a_wait_that_is_cancelled_loses_nothing_and_leaves_nothing(server: Server) -> None:
     async def main() -> None:
         async with evensong.connect(server.address, name="ann") as ann, ann.join("g") as group:
@@ -212,6 +244,34 @@ def test_a_joining_that_is_cancelled_is_undone(server: Server) -> None:
                 await joining
             await (await ann.send("elsewhere", b"")).ordered()
             assert await ann.groups() == {}
+
+    asyncio.run(main())
+
+
+def test_who_has_cancelled_a_joining_can_join_at_once(server: Server) -> None:
+    async def main() -> None:
+        async with evensong.connect(server.address) as ann, asyncio.timeout(PATIENCE_S):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await ann.join("g")
+            async with ann.join("g") as group:
+                assert isinstance(await anext(aiter(group)), View)
+
+    asyncio.run(main())
+
+
+def test_leaving_does_not_wait_for_a_daemon_that_does_not_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evensong.client.connection, "CLOSE_S", 0.1)
+
+    async def main() -> None:
+        async with evensong.connect(server.address) as ann, asyncio.timeout(PATIENCE_S):
+            async with ann.join("g"):
+                server.freeze()
+            server.thaw()
+            async with ann.join("g") as group:
+                assert isinstance(await anext(aiter(group)), View)
 
     asyncio.run(main())
 
@@ -271,8 +331,11 @@ def test_bad_requests_are_refused_before_anything_is_sent(server: Server) -> Non
     async def main() -> None:
         with pytest.raises(BadAddress):
             evensong.connect("http://localhost")
-        with pytest.raises(BadName):
-            await evensong.connect(server.address, name="a#b")
+        for name in ("a#b", "x" * 33, 5):
+            with pytest.raises(
+                BadName, match=f"{name!r}: a name is 1 to 32 bytes of text without #"
+            ):
+                await evensong.connect(server.address, name=name)  # type: ignore[arg-type]
         async with evensong.connect(server.path.parent) as es:
             for to in ("", [], ["ok", "#no"]):
                 with pytest.raises(BadName):
@@ -287,6 +350,12 @@ def test_bad_requests_are_refused_before_anything_is_sent(server: Server) -> Non
                 await es.send_many("g", [])
             with pytest.raises(Refused):
                 es.join("g", policy="mine")  # type: ignore[arg-type]
+            with pytest.raises(Refused, match="no method snapshot"):
+                es.join("g", state=object())  # type: ignore[arg-type]
+            with pytest.raises(Refused, match=r"Service\.SAFE, not 'safe'"):
+                await es.send("g", b"", service="safe")  # type: ignore[arg-type]
+            with pytest.raises(Refused, match="service"):
+                await es.send_many("g", [b""], service="safe")  # type: ignore[arg-type]
             with pytest.raises(TypeError):
                 await es.send("g", "text")  # type: ignore[arg-type]
             assert not es.is_slow

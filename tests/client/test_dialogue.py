@@ -5,7 +5,7 @@ import pytest
 from evensong.client.dialogue import SEND_WINDOW
 from evensong.client.flights import Held
 from evensong.client.message import Message, Service
-from evensong.core.groups.events import Cause, Destination, MemberId, OrderId, View
+from evensong.core.groups.events import Cause, Destination, ErrorCode, MemberId, OrderId, View
 from evensong.core.groups.frame import SAFE, encode_whole
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import RingId
@@ -196,6 +196,65 @@ def test_a_joining_that_nobody_waits_for_is_undone(is_late: bool) -> None:
     assert len(ann.join("g").take()) == 1
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_who_joins_again_waits_until_the_group_is_left(is_late: bool) -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    ann.dialogue.join("g", None, "merge")
+    if is_late:
+        cluster.settle()
+    ann.dialogue.withdraw("g")
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    with pytest.raises(AlreadyMember):
+        ann.dialogue.join("g", None, "merge")
+    cluster.settle()
+    ann.dialogue.leave("g")
+    again = ann.dialogue.join("g", None, "merge")
+    cluster.settle()
+    assert len(answer.result().take()) == 1
+    assert len(again.result().take()) == 1
+    assert [one.user for one in cluster.order[1].groups.directory.groups["g"].members()] == ["ann"]
+
+
+def test_who_waits_to_join_again_is_answered_when_the_first_joining_is_refused() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    ann.dialogue.take_output()  # the daemon hears none of it
+    ann.dialogue.feed(wire.encode_error(2, ErrorCode.TOO_MANY))
+    ann.dialogue.feed(wire.encode_error(3, ErrorCode.NOT_MEMBER))
+    cluster.settle()
+    assert len(answer.result().take()) == 1
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_who_waits_to_join_again_is_answered_when_the_connection_ends(is_asked: bool) -> None:
+    ann = Cluster(1).program()
+    ann.dialogue.join("g", None, "merge")
+    ann.dialogue.withdraw("g")
+    answer = ann.dialogue.join("g", None, "merge")
+    if is_asked:
+        ann.dialogue.bye()
+    ann.dialogue.lost("gone")
+    with pytest.raises(ConnectionLost):
+        answer.result()
+
+
+def test_the_same_error_again_and_again_does_not_grow() -> None:
+    ann = Cluster(1).program()
+    ann.dialogue.lost("gone")
+    lengths: set[int] = set()
+    for _ in range(3):
+        with pytest.raises(ConnectionLost) as caught:
+            ann.dialogue.list_groups()
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+
+
 def test_a_goodbye_is_answered_though_nobody_has_read() -> None:
     cluster = Cluster(1)
     ann = cluster.program(window=8_000)
@@ -280,6 +339,35 @@ def test_bad_names_are_refused_before_anything_is_sent(name: str) -> None:
     with pytest.raises(BadName):
         ann.dialogue.send(name, b"", 0)
     assert ann.dialogue.take_output() == b""
+
+
+@pytest.mark.parametrize("name", [None, 5, b"orders", ["g"], MemberId(1, 1, 1, "ann")])
+def test_what_is_no_text_is_no_name(name: object) -> None:
+    ann = Cluster(1).program()
+    with pytest.raises(BadName, match="1 to 64 bytes of text"):
+        ann.dialogue.join(name, None, "merge")  # type: ignore[arg-type]
+    for to in (name if name != ["g"] else [["g"]], ["g", name]):
+        with pytest.raises(BadName, match=r"1 to 64 groups or private names \(str\(member\)\)"):
+            ann.dialogue.send(to, b"", 0)  # type: ignore[arg-type]
+    assert ann.dialogue.take_output() == b""
+
+
+def test_a_warning_is_void_when_what_waited_is_read() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program()
+    stream = ann.join("g")
+    ann.dialogue.feed(wire.encode_slow(queued=1_000, limit=2_000))
+    for is_slow in (True, False, False):
+        ann.dialogue.send("g", bytes(600), 0)
+        cluster.settle()
+        assert payloads(stream) == [bytes(600)]
+        assert ann.dialogue.is_slow is is_slow
+    ann.dialogue.send("g", bytes(600), 0)
+    cluster.settle()
+    ann.dialogue.feed(wire.encode_slow(queued=0, limit=2_000))
+    assert ann.dialogue.is_slow
+    assert payloads(stream) == [bytes(600)]
+    assert not ann.dialogue.is_slow
 
 
 def test_a_message_too_large_is_refused_before_anything_is_sent() -> None:

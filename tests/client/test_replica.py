@@ -7,8 +7,9 @@ import pytest
 
 from evensong.client.dialogue import NOTE_WINDOW
 from evensong.client.message import Message
-from evensong.client.replica import Policy
+from evensong.client.replica import Policy, check_state
 from evensong.core.groups.events import View
+from evensong.errors import Refused
 from tests.client.fake import Cluster, payloads
 
 
@@ -225,6 +226,54 @@ def test_reading_the_connection_does_not_let_go_of_a_group_with_state() -> None:
     cluster.settle()
     ann.dialogue.streams.claim(answer.result())
     assert payloads(answer.result()) == [b"x"]
+
+
+def test_a_snapshot_is_what_the_state_was_whatever_becomes_of_its_buffer() -> None:
+    cluster = Cluster(1)
+    ann = Member(cluster, 1, "ann")
+    read_all(cluster, ann)
+    state = bytearray(json.dumps(["x" * 1_000] * 2_000).encode())
+    ann.log.snapshot = lambda: state  # type: ignore[assignment, method-assign, return-value]
+    bob = Member(cluster, 1, "bob")
+    ann.read()
+    ann.read()
+    cluster.order.run()
+    state[:] = bytes(len(state))
+    read_all(cluster, ann, bob)
+    assert bob.log.applied == ["x" * 1_000] * 2_000
+
+
+@pytest.mark.parametrize("wrong", ["text", None, 17, [b"x"]])
+def test_what_is_no_snapshot_fails_its_reader_and_is_asked_for_again(wrong: object) -> None:
+    cluster = Cluster(1)
+    ann = Member(cluster, 1, "ann")
+    read_all(cluster, ann)
+    bob = Member(cluster, 1, "bob")
+    ann.read()
+    ann.log.snapshot = lambda: wrong  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(Refused, match=f"bytes and has returned {type(wrong).__name__}"):
+        ann.read()
+    del ann.log.snapshot
+    ann.say("x")
+    read_all(cluster, ann, bob)
+    assert bob.log.applied == ["x"]
+
+
+def test_what_cannot_keep_a_state_is_refused_before_it_is_asked_to() -> None:
+    class Hasty(Log):
+        async def restore(self, snapshot: bytes) -> None:  # type: ignore[override]
+            pass
+
+    class Half(Log):
+        merge = None  # type: ignore[assignment]
+
+    check_state(Log(), "merge")
+    check_state(None, "primary-wins")
+    for state, words in ((object(), "snapshot"), (Half(), "merge"), (Hasty(), "restore of")):
+        with pytest.raises(Refused, match=words):
+            check_state(state, "merge")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="policy"):
+        check_state(Log(), "mine")  # type: ignore[arg-type]
 
 
 def test_a_replica_that_fails_fails_its_reader_and_is_asked_again() -> None:

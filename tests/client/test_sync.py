@@ -2,7 +2,9 @@
 
 import doctest
 import select
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from evensong import (
     Unreachable,
     View,
 )
+from evensong.client.blocking import Line
 from tests.client.server import Server, serving
 
 PATIENCE_S = 30.0  # how long something may take on a busy machine before the test fails
@@ -83,6 +86,97 @@ def test_the_connection_tells_of_all_groups_and_of_itself(server: Server) -> Non
         assert [type(event) for event in events] == [View, View, Message]
 
 
+def test_leaving_a_group_loses_nothing_of_the_others(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es:
+        es.join("b")
+        es.send(["b", str(es.member)], b"one").ordered(PATIENCE_S)
+        with es.join("a"):
+            es.send("a", b"nobody reads it").ordered(PATIENCE_S)
+        es.send("b", b"two")
+        events = [es.next_event(PATIENCE_S) for _ in range(3)]
+        heard = [event.payload for event in events if isinstance(event, Message)]
+        assert heard == [b"one", b"two"]
+
+
+def test_who_does_not_wait_is_told_what_is_there(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es:
+        group = es.join("g")
+        with evensong.sync.connect(server.address) as other:
+            other.send("g", b"x").ordered(PATIENCE_S)
+        heard: list[Message | View] = []
+        while len(heard) < 2:
+            assert select.select([es], [], [], PATIENCE_S)[0] == [es]
+            with suppress(TimeoutError):
+                while True:
+                    heard.append(group.next_event(0))
+        assert [type(event) for event in heard] == [View, Message]
+        with pytest.raises(TimeoutError, match="within 0 s"):
+            group.next_event(0)
+
+
+def test_a_wait_is_not_longer_for_what_is_not_shown(server: Server) -> None:
+    class Nothing:
+        def snapshot(self) -> bytes:
+            return b""
+
+        def restore(self, snapshot: bytes) -> None: ...
+
+        def merge(self, snapshots: list[bytes]) -> None: ...
+
+    enough = threading.Event()
+    sent: list[evensong.sync.Receipt] = []
+
+    def talk() -> None:
+        with evensong.sync.connect(server.address) as other, other.join("g"):
+            joined.set()
+            while len(sent) < 600 and not enough.wait(0.05):
+                sent.append(other.send("g", b"held back, since nobody has a state to tell"))
+
+    joined = threading.Event()
+    talking = threading.Thread(target=talk)
+    talking.start()
+    try:
+        assert joined.wait(PATIENCE_S)
+        with evensong.sync.connect(server.address) as es:
+            group = es.join("g", state=Nothing())
+            with pytest.raises(TimeoutError):
+                group.next_event(0.5)
+    finally:
+        enough.set()
+        talking.join()
+    assert len(sent) < 600
+
+
+def test_a_joining_that_is_interrupted_is_undone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(_line: Line, _timeout: float | None) -> None:
+        raise Interrupted  # as a signal handler may
+
+    with evensong.sync.connect(server.address) as es:
+        with monkeypatch.context() as patch:
+            patch.setattr(Line, "_move", interrupt)
+            with pytest.raises(Interrupted):
+                es.join("g")
+        with es.join("g") as group:
+            assert isinstance(group.next_event(PATIENCE_S), View)
+        assert es.groups() == {}
+
+
+def test_leaving_does_not_wait_for_a_daemon_that_does_not_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evensong.sync, "CLOSE_S", 0.1)
+    with evensong.sync.connect(server.address) as es:
+        with es.join("g"):
+            server.freeze()
+        server.thaw()
+        assert isinstance(es.join("g").next_event(PATIENCE_S), View)
+
+
 def test_a_daemon_that_dies_leaves_nothing_hanging(server: Server) -> None:
     es = evensong.sync.connect(server.address)
     group = es.join("g")
@@ -109,8 +203,9 @@ def test_a_daemon_that_dies_leaves_nothing_hanging(server: Server) -> None:
 
 
 def test_bad_requests_are_refused(server: Server) -> None:
-    with pytest.raises(BadName):
-        evensong.sync.connect(server.address, name="a#b")
+    for name in ("a#b", "x" * 33, 5):
+        with pytest.raises(BadName, match=f"{name!r}: a name is 1 to 32 bytes of text without #"):
+            evensong.sync.connect(server.address, name=name)  # type: ignore[arg-type]
     with evensong.sync.connect(server.address) as es:
         with pytest.raises(BadName):
             es.send("", b"")
@@ -118,6 +213,10 @@ def test_bad_requests_are_refused(server: Server) -> None:
             es.send_many("g", [])
         with pytest.raises(Refused):
             es.join("g", policy="mine")  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="no method snapshot"):
+            es.join("g", state=object())  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="service"):
+            es.send("g", b"", service="safe")  # type: ignore[arg-type]
     es.close()
     with pytest.raises(ConnectionClosed):
         es.send("g", b"")

@@ -23,6 +23,24 @@ Value = TypeVar("Value")
 
 
 @final
+class Patience:
+    """How long a call waits: all in all, however often it is woken."""
+
+    __slots__ = ("_deadline", "timeout")
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout: Final = timeout  # seconds; None: for ever
+        self._deadline: Final = None if timeout is None else time.monotonic() + timeout
+
+    def left(self) -> float | None:
+        """Return how many seconds are left, never less than none."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+
+FOREVER: Final = Patience(None)
+
+
+@final
 class Line:
     """A dialogue, and the socket that carries it."""
 
@@ -48,19 +66,21 @@ class Line:
 
     # -- waiting -----------------------------------------------------------------------------
 
-    def until(self, holds: Callable[[], bool], timeout: float | None) -> None:
-        """Move bytes until something holds; raise `TimeoutError` if it does not in time."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def until(self, holds: Callable[[], bool], patience: Patience = FOREVER) -> None:
+        """Move bytes until something holds; raise `TimeoutError` if it does not in time.
+
+        What is there is read in any case, also by who does not want to wait.
+        """
         self.flush()
         while not holds():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left < 0:
-                raise TimeoutError
+            left = patience.left()
             self._move(left)
+            if left == 0 and not holds():
+                raise TimeoutError(f"nothing came of it within {patience.timeout:g} s")
 
-    def answered(self, answer: Answer[Value], timeout: float | None) -> Value:
+    def answered(self, answer: Answer[Value], timeout: float | None = None) -> Value:
         """Wait for an answer."""
-        self.until(lambda: answer.is_done, timeout)
+        self.until(lambda: answer.is_done, Patience(timeout))
         return answer.result()
 
     # -- bytes -------------------------------------------------------------------------------
@@ -108,9 +128,8 @@ class Line:
     def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
         try:
-            if self.dialogue.ended is None:
-                with suppress(TimeoutError):
-                    self.answered(self.dialogue.bye(), CLOSE_S)
+            with suppress(TimeoutError, ConnectionLost):
+                self.answered(self.dialogue.bye(), CLOSE_S)
         finally:
             self.abort()
 

@@ -12,17 +12,19 @@ from typing import Final, Self, TypeAlias, final
 
 from msgspec import Struct
 
-from evensong.client.address import default_name, open_stream, socket_path
-from evensong.client.consignment import Consignment, as_bytes, flags_of
+from evensong.client.address import open_stream, socket_path
+from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
-from evensong.client.link import Link
+from evensong.client.link import CLOSE_S, Link
 from evensong.client.message import MessageId, Service
 from evensong.client.naming import send_named
-from evensong.client.replica import POLICIES, Policy, Replica
+from evensong.client.packing import as_bytes
+from evensong.client.replica import Policy, Replica, check_state
+from evensong.client.rules import name_of_program
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
-from evensong.errors import ConnectionLost, NotMember, Refused, Unreachable
+from evensong.errors import ConnectionLost, NotMember, Unreachable
 
 
 @final
@@ -206,18 +208,20 @@ class Joining:
         """Leave; what has come and was not read is let go, else it could hold the answer up."""
         stream, dialogue = self._stream, self._link.dialogue
         assert stream is not None
-        dialogue.streams.claim(stream)
-        stream.let_go()
+        dialogue.streams.abandon(stream)
         if not stream.is_over and dialogue.ended is None:
-            with suppress(ConnectionLost, NotMember):  # either way it is no member any more
-                await self._link.answered(dialogue.leave(self._name))
+            # Either it is no member any more, or the daemon will take its leave when it can.
+            with suppress(ConnectionLost, NotMember, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._link.answered(dialogue.leave(self._name))
 
 
 @final
 class Connection:
     """A connection to a daemon; iterate it for everything that its groups are told, in one order.
 
-    Messages to the private name (`str(es.member)`) come by the connection's own stream only.
+    Messages to the private name (`str(es.member)`) come by the connection's own stream only: who
+    reads nothing but groups never sees them, though their senders' receipts say `ordered`.
 
     >>> async def main():
     ...     async with evensong.connect(address, name="ann") as es:
@@ -247,7 +251,10 @@ class Connection:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the daemon has warned that too little is read; it hangs up if that goes on."""
+        """Whether the daemon has warned that too little is read; it hangs up if that goes on.
+
+        True until what waited at the time of the warning has been read.
+        """
         return self._link.dialogue.is_slow
 
     @property
@@ -267,7 +274,8 @@ class Connection:
 
         Returns as soon as there is room for it, without a round trip; waits while there is none.
         The sender need not be a member. With `id` the message has that identity instead of one of
-        its own: who sends it again after `OutcomeUnknown` is recognised by it.
+        its own: who sends it again after `OutcomeUnknown` is recognised by it. The id's bytes and
+        one more count towards `message_max`.
 
         Raises `TooLarge` or `BadName`, and nothing was sent; raises `ConnectionLost`, and this
         message was not sent.
@@ -284,7 +292,8 @@ class Connection:
         """Send messages, in order, packed as tightly as they go; returns a receipt for all.
 
         Waits for room as often as it has to. If the connection is lost on the way it raises
-        `OutcomeUnknown`: some may be ordered, and the first ones are if any are.
+        `OutcomeUnknown`: some may be ordered, and the first ones are if any are. If it is cancelled
+        the first ones have been sent.
         """
         return _send_many(self._link, to, payloads, service)
 
@@ -305,11 +314,10 @@ class Connection:
         """Become a member of a group: `async with es.join("orders") as group`.
 
         With `state`, the program's replica gets the group's state before the first message, and is
-        asked for snapshots and merges; all members have to join so. `policy` says what becomes of
-        sides that meet: `"merge"`, or `"primary-wins"`.
+        asked for snapshots and merges; all members have to join so, else it may wait for its state
+        for ever. `policy` says what becomes of sides that meet: `"merge"`, or `"primary-wins"`.
         """
-        if policy not in POLICIES:
-            raise Refused(f"policy is one of {', '.join(POLICIES)}")
+        check_state(state, policy)
         return Joining(self._link, group, state, policy)
 
     async def groups(self) -> Listing:
@@ -317,7 +325,11 @@ class Connection:
         return await self._link.answered(self._link.dialogue.list_groups())
 
     async def close(self) -> None:
-        """Say goodbye; what was sent goes out first. Closing twice is closing once."""
+        """Say goodbye; what was sent goes out first. Closing twice is closing once.
+
+        A daemon that does not answer for 5 s is given up without a word: of what was sent last only
+        receipts tell.
+        """
         await self._link.close()
 
     async def __aenter__(self) -> Self:
@@ -382,7 +394,7 @@ def connect(address: str | os.PathLike[str], *, name: str = "") -> Connecting:
     for people: 1 to 32 bytes without `#`; it is part of the private name. Raises `Unreachable` if
     no daemon answers there, `BadName` if the name cannot be one.
     """
-    return Connecting(socket_path(address), name or default_name())
+    return Connecting(socket_path(address), name_of_program(name))
 
 
 async def _send(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from evensong.client.dialogue import Dialogue
 from evensong.client.message import Service
-from evensong.client.packing import pack
+from evensong.client.packing import as_bytes, pack
 from evensong.core.groups.frame import SAFE
 from evensong.errors import OutcomeUnknown, Refused
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 ONLY_BYTES: Final = {bytes}
 
 
-def as_bytes(payload: bytes) -> bytes:
-    """Return the payload as it is now, whatever the program does with its buffer later."""
-    return payload if type(payload) is bytes else bytes(memoryview(payload))
-
-
-def flags_of(service: Service) -> int:
-    """Return how a frame says its service."""
-    return SAFE if service is Service.SAFE else 0
+def flags_of(service: object) -> int:
+    """Return how a frame says its service; what is none is refused, since it might mean safe."""
+    if service is Service.SAFE:
+        return SAFE
+    if not isinstance(service, Service):
+        names = ", ".join(map(str, Service))
+        raise Refused(f"service is one of {names}, not {service!r}")
+    return 0
 
 
 @final

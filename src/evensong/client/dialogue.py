@@ -18,7 +18,9 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
-from evensong.client.replica import NOTES, Policy, Replica, Replication, is_reserved, notes_of
+from evensong.client.refusals import REASONS, refusal, words_of
+from evensong.client.replica import NOTES, Policy, Replica, Replication, notes_of
+from evensong.client.rules import GROUP_RULE, check_destination, may_be_group, several
 from evensong.client.safety import Safety
 from evensong.client.streams import Parcel, Stream, Streams
 from evensong.core.groups.events import (
@@ -27,11 +29,9 @@ from evensong.core.groups.events import (
     MemberId,
     Reconfigured,
     View,
-    is_group_name,
-    parse_private_name,
 )
 from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, SAFE, TABLED_MAX, encode_whole
-from evensong.core.groups.limits import GROUPS_MAX, SETS_MAX
+from evensong.core.groups.limits import SETS_MAX
 from evensong.core.groups.transfer import CHUNK_BYTES
 from evensong.errors import (
     AlreadyMember,
@@ -41,7 +41,6 @@ from evensong.errors import (
     EvensongError,
     MalformedFrame,
     NotMember,
-    Refused,
     TooLarge,
 )
 from evensong.ipc import frames, wire
@@ -51,22 +50,6 @@ SEND_WINDOW: Final = 2**20  # bytes
 NOTE_WINDOW: Final = 2**18  # beyond it notes wait: messages should not wait long behind a snapshot
 NOTE_ROOM: Final = 64  # bytes of a note that are not snapshot
 SENDING: Final = 2**31  # request ids of frames have this bit, those of other requests have not
-REASONS: Final = {
-    ErrorCode.BAD_NAME: "no process, group or destination may be called so",
-    ErrorCode.BAD_FRAME: "the daemon does not understand a frame of this library",
-    ErrorCode.TOO_LARGE: "a message is larger than the daemon takes",
-    ErrorCode.UNKNOWN_SET: "the daemon does not know the destination",
-    ErrorCode.BAD_SET: "a destination is 1 to 64 groups or private names",
-    ErrorCode.ALREADY_MEMBER: "the connection is in that group already",
-    ErrorCode.NOT_MEMBER: "the connection is not in that group",
-    ErrorCode.QUEUE_FULL: "more is queued than one connection may have",
-    ErrorCode.TOO_MANY: "there are too many connections, or the connection has too many groups",
-}
-ERRORS: Final[dict[ErrorCode, type[Refused]]] = {
-    ErrorCode.BAD_NAME: BadName,
-    ErrorCode.ALREADY_MEMBER: AlreadyMember,
-    ErrorCode.NOT_MEMBER: NotMember,
-}
 
 Listing: TypeAlias = dict[str, tuple[MemberId, ...]]
 
@@ -123,9 +106,12 @@ class Dialogue:
         "_output",
         "_replications",
         "_request_id",
+        "_returning",
         "_routes",
         "_sets",
+        "_slow_left",
         "_splitter",
+        "_unread",
         "_window",
         "ended",
         "frame_max",
@@ -147,6 +133,7 @@ class Dialogue:
         self._asked: Final[dict[int, Callable[[EvensongError], None]]] = {}
         self._joining: Final[dict[str, _Joining]] = {}
         self._leaving: Final[dict[str, Answer[None]]] = {}
+        self._returning: Final[dict[str, _Joining]] = {}  # wait until the group is left
         self._listing: Final[dict[int, tuple[Answer[Listing], Listing]]] = {}
         self._replications: Final[dict[str, Replication]] = {}
         self._flights: Final[dict[int, Flight]] = {}  # by number of the first message
@@ -157,6 +144,8 @@ class Dialogue:
         self._routes: Final[dict[int, _Route]] = {}
         self._consumed = 0  # bytes that the daemon was not told of
         self._window = 0
+        self._unread = 0  # bytes that were told and are not consumed
+        self._slow_left = 0  # bytes to consume until the daemon's warning is void
         self._goodbye: Answer[None] | None = None
         self._is_over = False  # nothing more will be heard
         self.member = MemberId(0, 0, 0, user)
@@ -164,7 +153,7 @@ class Dialogue:
         self.message_max = 0
         self.in_flight = 0  # bytes handed over and not yet ordered
         self.is_throttled = False
-        self.is_slow = False  # the daemon has warned that too little is read
+        self.is_slow = False  # the daemon has warned, and what waited then is not consumed yet
         self.ended: EvensongError | None = None  # why nothing can be asked any more
         self.room: Final = Wakes()  # called when there may be room for another message
         self.safety: Final = Safety()
@@ -178,45 +167,59 @@ class Dialogue:
     def join(self, group: str, replica: Replica | None, policy: Policy) -> Answer[Stream]:
         """Ask to be a member; the answer is the group's stream, which begins with its view."""
         self._check_open()
-        if not is_group_name(group) or is_reserved(group):
-            raise BadName(f"a group cannot be called {group!r}")
-        if group in self.streams.groups or group in self._joining:
+        if not may_be_group(group):
+            raise BadName(f"a group cannot be called {group!r}: {GROUP_RULE}")
+        is_leaving = group in self._leaving
+        is_inside = group in self.streams.groups or group in self._joining
+        if group in self._returning or (is_inside and not is_leaving):
             raise AlreadyMember(f"{group}: {REASONS[ErrorCode.ALREADY_MEMBER]}")
         answer: Answer[Stream] = Answer()
 
         def refuse(error: EvensongError) -> None:
-            del self._joining[group]
+            waiting = self._joining if group in self._joining else self._returning
+            del waiting[group]
             answer.fail(error)
 
-        request_id = self._ask(refuse)
-        self._joining[group] = _Joining(request_id, answer, False, replica, policy)
-        self._say(wire.encode_join(request_id, group))
+        self._returning[group] = _Joining(self._ask(refuse), answer, False, replica, policy)
+        if not is_leaving:
+            self._on_outside(group)
         return answer
 
     def withdraw(self, group: str) -> None:
         """Undo a joining whose answer nobody waits for any more."""
+        returning = self._returning.pop(group, None)
         joining = self._joining.get(group)
-        if self.ended is None and (joining is not None or group in self.streams.groups):
+        if returning is not None:
+            self._asked.pop(returning.request_id, None)
+        elif self.ended is None and (joining is not None or group in self.streams.groups):
             if joining is not None:
                 self._joining[group] = joining._replace(withdrawn=True, replica=None)
             else:
-                self.streams.groups[group].let_go()
-            self._say(wire.encode_leave(0, group))
+                self.streams.abandon(self.streams.groups[group])
+            self._leave(group, Answer())
 
     def leave(self, group: str) -> Answer[None]:
         """Ask to be no member any more; the group's stream ends before the answer comes."""
         self._check_open()
         if group not in self.streams.groups or group in self._leaving:
             raise NotMember(f"{group}: {REASONS[ErrorCode.NOT_MEMBER]}")
-        answer: Answer[None] = Answer()
-        self._leaving[group] = answer
+        return self._leave(group, Answer())
 
+    def _leave(self, group: str, answer: Answer[None]) -> Answer[None]:
         def refuse(error: EvensongError) -> None:
-            del self._leaving[group]
             answer.fail(error)
+            self._on_outside(group)
 
+        self._leaving[group] = answer
         self._say(wire.encode_leave(self._ask(refuse), group))
         return answer
+
+    def _on_outside(self, group: str) -> None:
+        """Let whoever waits for the group to be left join it now."""
+        self._leaving.pop(group, None)
+        if self.ended is None and group in self._returning:
+            joining = self._joining[group] = self._returning.pop(group)
+            self._say(wire.encode_join(joining.request_id, group))
 
     def list_groups(self) -> Answer[Listing]:
         """Ask which groups there are, and who is in them."""
@@ -228,13 +231,14 @@ class Dialogue:
         return answer
 
     def bye(self) -> Answer[None]:
-        """Say goodbye; what was sent before goes out. Nothing can be asked after it."""
-        self._check_open()
-        self.ended = ConnectionClosed("the connection was closed by this program")
-        self._goodbye = Answer()
-        self.streams.let_go()  # else what was not read could hold the answer up
-        self._close_frame()
-        self._output.append(wire.encode_bye())
+        """Say goodbye, once; what was sent before goes out. Nothing can be asked after it."""
+        if self._goodbye is None:
+            self._check_open()
+            self.ended = ConnectionClosed("the connection was closed by this program")
+            self._goodbye = Answer()
+            self.streams.let_go()  # else what was not read could hold the answer up
+            self._close_frame()
+            self._output.append(wire.encode_bye())
         return self._goodbye
 
     def _ask(self, refuse: Callable[[EvensongError], None]) -> int:
@@ -249,7 +253,7 @@ class Dialogue:
 
     def _check_open(self) -> None:
         if self.ended is not None:
-            raise self.ended
+            raise self.ended.with_traceback(None)  # else it grows with every call
         assert self.frame_max, "the daemon has not welcomed us yet"
 
     # -- messages out ------------------------------------------------------------------------
@@ -260,16 +264,11 @@ class Dialogue:
 
     def destination(self, to: str | Sequence[str]) -> int:
         """Return the number of a destination, which the daemon is told if it does not know it."""
-        names = (to,) if isinstance(to, str) else tuple(dict.fromkeys(to))
+        names = (to,) if isinstance(to, str) else several(to)
         known = self._sets.get(names)
         if known is not None:
             return known
-        if not 0 < len(names) <= GROUPS_MAX:
-            raise BadName(REASONS[ErrorCode.BAD_SET])
-        for name in names:
-            is_group = is_group_name(name) and not is_reserved(name)
-            if not is_group and parse_private_name(name) is None:
-                raise BadName(f"{name!r} is neither a group nor a private name")
+        check_destination(to, names)
         return self._define(names)
 
     def _define(self, names: tuple[str, ...]) -> int:
@@ -432,6 +431,10 @@ class Dialogue:
     def _consume(self, size: int) -> None:
         """Count bytes that are done with; the daemon is told when they are many."""
         self._consumed += size
+        self._unread -= size
+        if self.is_slow:
+            self._slow_left -= size
+            self.is_slow = self._slow_left > 0
         if 4 * self._consumed >= self._window and self._window and not self._is_over:
             self._output.append(wire.encode_consumed(self._consumed))
             self._consumed = 0
@@ -441,6 +444,7 @@ class Dialogue:
     def _hear(self, frame: frames.Frame) -> None:
         """Take in one frame."""
         size = HEAD_SIZE + len(frame.body)
+        self._unread += size
         opcode = frame.opcode
         if opcode == frames.DELIVER:
             self._on_deliver(wire.decode_deliver(frame.body), size)
@@ -469,9 +473,10 @@ class Dialogue:
         elif isinstance(told, frames.GroupsAre):
             self._on_groups(frame.request_id, told)
         elif isinstance(told, frames.Slow):
+            self._slow_left = told.queued + self._unread
             self.is_slow = True
         elif isinstance(told, frames.Farewell):
-            self.lost(_words(told))
+            self.lost(words_of(told))
 
     def _on_welcome(self, welcome: frames.Welcome) -> None:
         if self.frame_max:
@@ -519,7 +524,7 @@ class Dialogue:
         self.streams.put((group,), Parcel(view, size))
         if joining is not None and stream is not None:
             if joining.withdrawn:
-                stream.let_go()
+                self.streams.abandon(stream)
             joining.answer.give(stream)
 
     def _on_left(self, request_id: int, group: str) -> None:
@@ -529,6 +534,7 @@ class Dialogue:
         answer = self._leaving.pop(group, None)
         if answer is not None:
             answer.give(None)
+        self._on_outside(group)
 
     def _on_receipt(self, receipt: frames.Receipt) -> None:
         first_no, count, order = receipt
@@ -552,7 +558,7 @@ class Dialogue:
             return
         refuse = self._asked.pop(request_id, None)
         if refuse is not None:
-            refuse(ERRORS.get(code, Refused)(REASONS[code]))
+            refuse(refusal(code))
 
     def _on_groups(self, request_id: int, told: frames.GroupsAre) -> None:
         asked = self._listing.get(request_id)
@@ -569,8 +575,3 @@ class Dialogue:
 
 def _request_of(first_no: int) -> int:
     return SENDING | (first_no & (SENDING - 1))
-
-
-def _words(farewell: frames.Farewell) -> str:
-    reason = farewell.why.name.lower().replace("_", " ")
-    return f"the daemon hung up: {farewell.text or reason}"

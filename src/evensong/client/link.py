@@ -11,6 +11,7 @@ from typing import Final, TypeVar, final
 from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer, Wakes
 from evensong.client.streams import Stream
+from evensong.errors import ConnectionLost
 
 READ_BYTES: Final = 65_536
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
@@ -72,10 +73,9 @@ class Link(asyncio.Protocol):
     async def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
         try:
-            if self.dialogue.ended is None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSE_S):
-                        await self.answered(self.dialogue.bye())
+            with suppress(TimeoutError, ConnectionLost):
+                async with asyncio.timeout(CLOSE_S):
+                    await self.answered(self.dialogue.bye())
         finally:
             self.abort()
 

@@ -19,10 +19,15 @@ def send_named(
     dialogue: Dialogue, to: str | Sequence[str], payload: bytes, flags: int, chosen: str
 ) -> tuple[Flight, int]:
     """Send a message with an id of one's own."""
-    name = chosen.encode(errors="replace")
-    if not 0 < len(name) <= ID_BYTES_MAX or name.decode() != chosen:
-        raise BadName(f"an id is 1 to {ID_BYTES_MAX} bytes of text, not {chosen!r}")
+    name = _encode(chosen)
     body = bytes((len(name),)) + name + payload
     flight, index = dialogue.send(to, body, flags | NAMED)
     flight.chosen[index] = chosen
     return flight, index
+
+
+def _encode(chosen: object) -> bytes:
+    name = chosen.encode(errors="replace") if isinstance(chosen, str) else b""
+    if not 0 < len(name) <= ID_BYTES_MAX or name.decode() != chosen:
+        raise BadName(f"an id is 1 to {ID_BYTES_MAX} bytes of text, not {chosen!r}")
+    return name

@@ -11,6 +11,11 @@ from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, TABLED_MAX, messa
 from evensong.errors import MalformedFrame
 
 
+def as_bytes(payload: bytes) -> bytes:
+    """Return the payload as it is now, whatever the program does with its buffer later."""
+    return payload if type(payload) is bytes else bytes(memoryview(payload))
+
+
 def pack(payloads: Sequence[bytes], frame_max: int) -> Iterator[Sequence[bytes]]:
     """Cut a sequence into the contents of frames, in order, none longer than it may be.
 

@@ -13,24 +13,28 @@ a member.
 """
 
 from collections import deque
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Final, Literal, Protocol, TypeAlias, assert_never, final
 
 from evensong.client.message import Delivery, Message
+from evensong.client.packing import as_bytes
 from evensong.core.groups.events import MemberId, View
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Step, Take
 from evensong.core.groups.transfer import Transfer
+from evensong.errors import Refused
 
-NOTES: Final = "\0notes"  # no program's group begins so; see `is_reserved`
+NOTES: Final = "\0notes"  # no program's group begins so; see rules.py
 
 Policy: TypeAlias = Literal["merge", "primary-wins"]
 POLICIES: Final = ("merge", "primary-wins")
+METHODS: Final = ("snapshot", "restore", "merge")  # of a `Replica`
 
 
 class Replica(Protocol):
     """What a program gives to `join(…, state=…)`."""
 
     def snapshot(self) -> bytes:
-        """Return the state as it is after everything that was read."""
+        """Return the state as it is after everything that was read; a buffer is copied."""
         ...
 
     def restore(self, snapshot: bytes, /) -> None:
@@ -42,9 +46,16 @@ class Replica(Protocol):
         ...
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a name is the library's own."""
-    return name.startswith("\0")
+def check_state(state: Replica | None, policy: Policy) -> None:
+    """Refuse what cannot keep a group's state before it is asked to."""
+    if policy not in POLICIES:
+        raise Refused(f"policy is one of {', '.join(POLICIES)}")
+    for name in METHODS if state is not None else ():
+        method = getattr(state, name, None)
+        if not callable(method):
+            raise Refused(f"a state has {', '.join(METHODS)}; {state!r} has no method {name}")
+        if iscoroutinefunction(method) or isasyncgenfunction(method):
+            raise Refused(f"{name} of a state is called, not awaited: it cannot be async")
 
 
 def notes_of(groups: tuple[str, ...]) -> str:
@@ -98,7 +109,7 @@ class Replication:
             elif events:
                 return False
             elif isinstance(step, Take):
-                self.transfer.taken(step.place, self._replica.snapshot())
+                self.transfer.taken(step.place, self._snapshot())
             elif isinstance(step, Restore):
                 self._replica.restore(step.snapshot)
             elif isinstance(step, Merge):
@@ -107,3 +118,12 @@ class Replication:
                 assert_never(step)
             steps.popleft()
         return True
+
+    def _snapshot(self) -> bytes:
+        """Ask for a snapshot; a copy, since it is sent while the program goes on."""
+        snapshot = self._replica.snapshot()
+        try:
+            return as_bytes(snapshot)
+        except TypeError:
+            kind = type(snapshot).__name__
+            raise Refused(f"snapshot() has to return bytes and has returned {kind}") from None

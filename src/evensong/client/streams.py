@@ -9,6 +9,9 @@ connection's stream is taken from for the first time, groups that nobody has rea
 (they would hold everything up), and the other way round. A stream that was let go may be read
 later: it begins there.
 
+Leaving is not reading: of a group that is left in mid-stream only its own part is forgotten, in the
+connection's stream too if nobody reads that. Else what nobody reads could hold the answer up.
+
 A group with state (replica.py) is read by itself only, and is not in the connection's stream: by
 asking for more, its reader says that it has applied what came before, and snapshots depend on
 that.
@@ -31,12 +34,13 @@ Event: TypeAlias = Message | View
 class Parcel:
     """Something that was told, and how many have yet to take it."""
 
-    __slots__ = ("content", "readers", "size")
+    __slots__ = ("content", "readers", "size", "within")
 
     def __init__(self, content: Delivery | View, size: int) -> None:
         self.content: Final = content
         self.size: Final = size  # bytes at the daemon
         self.readers = 0
+        self.within: list[Stream] = []  # what it belongs to, if it is in the connection's stream
 
 
 @final
@@ -50,6 +54,7 @@ class Stream:
         "at",
         "batch",
         "error",
+        "is_abandoned",
         "is_claimed",
         "is_fed",
         "is_over",
@@ -67,6 +72,7 @@ class Stream:
         self.at = 0
         self.wakes: Final = Wakes()  # called when there is more, or nothing more will come
         self.is_claimed = False  # somebody has begun to read it
+        self.is_abandoned = False  # its group is being left, and nobody will read the rest
         self.is_fed = True
         self.is_over = False  # nothing more will come
         self.error: EvensongError | None = None  # why, if nobody asked for it
@@ -99,6 +105,16 @@ class Stream:
             self._release(self._parcels.popleft())
         self.batch = []
         self.at = 0
+
+    def forget_abandoned(self) -> None:
+        """Forget what was not taken and belongs to nothing but groups that are being left."""
+        parcels = list(self._parcels)
+        self._parcels.clear()
+        for parcel in parcels:
+            if all(stream.is_abandoned for stream in parcel.within):
+                self._release(parcel)
+            else:
+                self._parcels.append(parcel)
 
     # -- out ---------------------------------------------------------------------------------
 
@@ -223,19 +239,28 @@ class Streams:
         elif not self.everything.is_claimed:
             self.everything.let_go()
 
+    def abandon(self, stream: Stream) -> None:
+        """Say that a group is being left and nobody reads the rest of it; others lose nothing."""
+        stream.is_abandoned = True
+        stream.let_go()
+        if not self.everything.is_claimed:
+            self.everything.forget_abandoned()
+
     def put(self, names: tuple[str, ...], parcel: Parcel) -> None:
         """Hand something to whoever reads one of these groups, and to the connection."""
         parcel.readers = 1  # this call, so that it is consumed at once if nobody reads it
-        is_shared = False
+        within = parcel.within
         for name in names:
             stream = self.groups.get(name)
             if stream is None:
-                is_shared = is_shared or name == self.private_name
-            else:
-                is_shared = is_shared or name not in self._own
-                if stream.is_fed:
-                    stream.put(parcel)
-        if is_shared and self.everything.is_fed:
+                if name == self.private_name:
+                    within.append(self.everything)
+                continue
+            if stream.is_fed:
+                stream.put(parcel)
+            if name not in self._own and (not stream.is_abandoned or self.everything.is_claimed):
+                within.append(stream)
+        if within and self.everything.is_fed:
             self.everything.put(parcel)
         parcel.readers -= 1
         if not parcel.readers:
