@@ -100,7 +100,10 @@ def _examined(state: Path) -> "Facts":
 def _why_not(target: Path, state: Path) -> str:
     """Say why a daemon is not there, as far as that can be seen from outside."""
     from evensong.daemon import lastwords
+    from evensong.daemon.control import is_listening
 
+    if is_listening(state):
+        return "its process is alive: suspended, too busy to answer, or of another release"
     reasons = []
     if target.is_file():
         reasons += _start_problems(target)
