@@ -5,12 +5,15 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import evensong
+import evensong.sync
 from evensong import (
     ConnectionLost,
     Group,
@@ -252,3 +255,24 @@ def test_state_survives_a_daemon(tmp_path: Path) -> None:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))
+
+
+def test_who_forgets_to_read_is_told_why_its_receipts_do_not_come(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with evensong.sync.connect(cluster.state(1)) as es:
+            group = es.join("g")
+            receipt = es.send("g", bytes(60_000))
+            until = time.monotonic() + PATIENCE_S
+            while not es.is_slow:
+                assert time.monotonic() < until
+                with suppress(TimeoutError):
+                    receipt.ordered(0.1)
+                    receipt = es.send("g", bytes(60_000))
+            with pytest.raises(TimeoutError):
+                receipt.ordered(0.1)
+            for event in group:
+                if isinstance(event, Message) and event.id == receipt.id:
+                    break
+            receipt.ordered(PATIENCE_S)

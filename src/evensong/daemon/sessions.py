@@ -64,6 +64,7 @@ WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is les
 TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
+HELD_UP_US: Final = 1_000_000  # how long a full window may keep something back without a word
 LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
 SILENT_US: Final = 10_000_000  # how long a connection may stay that does not say who it is
 NUMBERS: Final = 4_096  # destinations that have a number at one time
@@ -409,6 +410,10 @@ class Sessions:
             elif 2 * connection.queued > self.queued_max:
                 if now - connection.progress_at >= STUCK_US:
                     self._hang_up(connection, Why.SLOW, "takes nothing", reason="slow consumer")
+            elif connection.is_held_up():
+                if now - connection.progress_at >= HELD_UP_US:
+                    connection.warn()
+                    self._to_flush[connection] = None
             elif not connection.session and now - connection.began_at >= SILENT_US:
                 self._hang_up(connection, Why.MALFORMED, "no HELLO", reason="no HELLO")
 
