@@ -442,7 +442,8 @@ class Sessions:
         if connection.is_closing:
             return
         if reason:
-            self._drop(f"{connection.user or 'a client'} (process {connection.pid})", reason)
+            user = "".join(letter for letter in connection.user if letter.isprintable())
+            self._drop(f"{user or 'a client'} (process {connection.pid})", reason)
         connection.finish(why, text, clock(), request_id)
         self._end_session(connection)
         self._to_flush[connection] = None
