@@ -194,5 +194,5 @@ def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
         cluster.wait_for_ring()
         with RawClient(cluster.state(1), "x\nn1: stops\x1b[2J") as client:
             client.say(b"\xff" * 9)
-            client.hear_one(Farewell)
+            assert client.hear_one(Farewell).why is Why.MALFORMED
         wait_for("the log", lambda: "hangs up on xn1: stops[2J (process" in cluster.log(1))

@@ -39,7 +39,8 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         nargs="+",
         metavar="CONFIG|STATE_DIR",
-        help="a daemon's settings or its state directory; several daemons explain each other",
+        help="a daemon's settings, its state directory or its address; "
+        "several daemons explain each other",
     )
     parser.add_argument(
         "--all", action="store_true", help="also every state directory below a directory"

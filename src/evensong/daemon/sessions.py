@@ -98,7 +98,7 @@ class Sessions:
         self._window: Final = min(WINDOW, queued_max)
         self.drops: Final[dict[str, int]] = {}  # clients that were hung up on, by reason
         self.refused_requests = 0
-        self._gid: Final = _gid(access.group)
+        self._gid: Final = gid_of(access.group)
         self._path: Final = state / CLIENT_SOCKET
         self._driver: Final = driver
         self._node: Final = driver.core
@@ -512,7 +512,8 @@ def _config(event: Reconfigured) -> bytes:
     )
 
 
-def _gid(group: str) -> int:
+def gid_of(group: str) -> int:
+    """Return the id of a group of users; `KEEP` if none is named."""
     if not group:
         return KEEP
     try:
