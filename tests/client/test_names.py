@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
@@ -11,7 +12,21 @@ import evensong
 def test_every_public_name_is_there_and_says_what_it_is() -> None:
     for name in evensong.__all__:
         found = getattr(evensong, name)
-        assert name == "__version__" or found.__doc__
+        assert name in ("__version__", "Policy") or found.__doc__
+    assert dir(evensong) == sorted(evensong.__all__)
+
+
+def test_what_a_program_may_have_to_name_is_public() -> None:
+    errors = [evensong.CannotStart, evensong.BadSettings, evensong.BadRequest]
+    assert all(issubclass(one, evensong.EvensongError) for one in errors)
+    assert get_args(evensong.Event) == (evensong.Message, evensong.View)
+    assert get_args(evensong.Policy) == ("merge", "primary-wins")
+
+
+def test_the_package_can_be_run() -> None:
+    command = [sys.executable, "-m", "evensong", "--version"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout == f"evensong {evensong.__version__}\n"
 
 
 def test_a_name_that_is_not_there_is_not_there() -> None:
