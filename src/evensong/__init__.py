@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from evensong.client.connection import Connection, Group, Receipt, connect
     from evensong.client.flights import Held
     from evensong.client.message import Message, MessageId, Service
-    from evensong.client.replica import Replica
+    from evensong.client.replica import Policy, Replica
+    from evensong.client.streams import Event
     from evensong.core.groups.events import Cause, MemberId, OrderId, View
     from evensong.errors import (
         AlreadyMember,
         BadAddress,
         BadName,
+        BadRequest,
+        BadSettings,
+        CannotStart,
         ConnectionClosed,
         ConnectionLost,
         EvensongError,
@@ -32,11 +36,15 @@ __all__ = [
     "AlreadyMember",
     "BadAddress",
     "BadName",
+    "BadRequest",
+    "BadSettings",
+    "CannotStart",
     "Cause",
     "Connection",
     "ConnectionClosed",
     "ConnectionLost",
     "EvensongError",
+    "Event",
     "Group",
     "Held",
     "MemberId",
@@ -46,6 +54,7 @@ __all__ = [
     "NotMember",
     "OrderId",
     "OutcomeUnknown",
+    "Policy",
     "Receipt",
     "Refused",
     "Replica",
@@ -64,7 +73,8 @@ _HOMES = {
     "evensong.client.connection": ("Connection", "Group", "Receipt", "connect"),
     "evensong.client.flights": ("Held",),
     "evensong.client.message": ("Message", "MessageId", "Service"),
-    "evensong.client.replica": ("Replica",),
+    "evensong.client.replica": ("Policy", "Replica"),
+    "evensong.client.streams": ("Event",),
     "evensong.node": ("Node",),
     "evensong.core.groups.events": ("Cause", "MemberId", "OrderId", "View"),
 }
@@ -84,3 +94,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not above is an erro
         found: object = getattr(import_module(_HOME_OF.get(name, "evensong.errors")), name)
         globals()[name] = found
         return found
+
+    def __dir__() -> list[str]:
+        """Name what there is, loaded or not."""
+        return __all__

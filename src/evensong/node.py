@@ -7,6 +7,7 @@ token, and the others would take it for dead.
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from evensong.errors import CannotStart, ConnectionLost, Unreachable
 START_S: Final = 30.0  # how long a daemon may take until it answers
 POLL_S: Final = 0.01
 LEAVE_S: Final = 10.0  # how long it may take to leave in good order
+PEER: Final = struct.Struct("iII")  # pid, uid, gid
 LOG_BYTES: Final = 4_096  # of its log, for who wants to know why it did not start
 
 
@@ -44,13 +46,18 @@ class Node:
     @property
     def address(self) -> str:
         """What to give to `connect`."""
+        self._started()
         return f"unix://{self._state.absolute()}/client.sock"
 
     @property
     def pid(self) -> int:
         """The daemon's process."""
-        assert self._process is not None
-        return self._process.pid
+        return self._started().pid
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is None:
+            raise Unreachable("the daemon runs within the block: with evensong.Node() as node")
+        return self._process
 
     def __enter__(self) -> Self:
         from evensong.daemon.settings import load
@@ -82,26 +89,29 @@ class Node:
 
     def _wait(self, log: Path) -> None:
         """Wait until the daemon answers."""
+        process = self._started()
+        until = time.monotonic() + START_S
+        while not self._answers():
+            if process.poll() is not None or time.monotonic() > until:
+                told = log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
+                last = told.strip().splitlines()[-1:] or ["it said nothing"]
+                raise CannotStart(f"the daemon does not start: {last[0]}")
+            time.sleep(POLL_S)
+
+    def _answers(self) -> bool:
+        """Whether our daemon lets programs in; not another one that has the same settings."""
         from evensong.sync import connect
 
-        assert self._process is not None
-        until = time.monotonic() + START_S
-        while True:
-            try:
-                connect(self.address).close()
-                return
-            except (Unreachable, ConnectionLost):
-                is_over = self._process.poll() is not None
-                if is_over or time.monotonic() > until:
-                    told = log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
-                    last = told.strip().splitlines()[-1:] or ["it said nothing"]
-                    raise CannotStart(f"the daemon does not start: {last[0]}") from None
-                time.sleep(POLL_S)
+        try:
+            with connect(self.address) as es, socket.socket(fileno=os.dup(es.fileno())) as stream:
+                peer = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+        except (Unreachable, ConnectionLost):
+            return False
+        return bool(PEER.unpack(peer)[0] == self.pid)
 
     def _stop(self) -> None:
         """Let the daemon leave in good order; one that does not is killed."""
-        process = self._process
-        assert process is not None
+        process = self._started()
         assert process.stdin is not None
         process.stdin.close()
         try:

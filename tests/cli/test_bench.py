@@ -57,6 +57,21 @@ def test_an_interrupt_ends_a_measurement_in_one_line() -> None:
             bench.kill()
 
 
+@pytest.mark.parametrize("what", ["ring", "groups"])
+def test_a_measurement_that_is_terminated_leaves_nothing_behind(what: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evensong", "bench", what, "--seconds", "1", "--turns", "100"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as bench:
+        try:
+            wait_for("a key", lambda: bool(list(tmp_path.glob("evensong-bench-*/cluster.key"))))
+            bench.send_signal(signal.SIGTERM)
+            # In the middle of an import, the interpreter ends itself by SIGINT after all is done.
+            assert bench.wait(DEADLINE_S) in (EXIT_INTERRUPTED, -signal.SIGINT)
+        finally:
+            bench.kill()
+    assert list(tmp_path.glob("evensong-*")) == []
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_datagram_has_the_size_that_was_asked_for(way: Way) -> None:
     from evensong.core.groups.packet import FOREIGN
@@ -113,3 +128,19 @@ def test_bad_input_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[st
     assert code == 2
     told = capsys.readouterr().err
     assert "within" in told or "200 to 1452 bytes" in told or not wrong
+
+
+@pytest.mark.parametrize(
+    ("what", "option"),
+    [
+        ("ring", ["--api", "message"]),
+        ("ring", ["--service", "safe"]),
+        ("ring", ["--rate", "0"]),
+        ("groups", ["--trace"]),
+    ],
+)
+def test_what_one_measurement_does_not_take_is_refused(
+    what: str, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", what, *option]) == 2
+    assert f"{option[0]}: bench {what} does not take it" in capsys.readouterr().err

@@ -5,14 +5,17 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from evensong import Message
 from evensong.cli.main import main
 from evensong.sync import connect
 from tests.client.server import Server, serving
+from tests.daemon.local import wait_for
 
 
 @pytest.fixture
@@ -38,16 +41,66 @@ def test_send_says_where_messages_came_to_be(
 ) -> None:
     assert main(["send", server.address, "g,h", "one", "two", "--json", "--name", "ann"]) == 0
     one, two = map(json.loads, capsys.readouterr().out.splitlines())
-    assert one["order"]["seq"] < two["order"]["seq"]
+    places = [(told["order"]["seq"], told["order"]["sub"]) for told in (one, two)]
+    assert places[0] < places[1]
     assert one["id"] < two["id"]
 
 
 def test_send_reads_lines(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
-    assert main(["send", server.address, "g", "--safe"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\r\n\n\xff\nthree")))
+    with connect(server.address) as es, es.join("g") as group:
+        assert main(["send", server.address, "g", "--safe"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 4
+        events = [group.next_event(30.0) for _ in range(5)]
+    got = [event.payload for event in events if isinstance(event, Message)]
+    assert got == [b"one", b"", b"\xff", b"three"]
+
+
+def test_send_does_not_wait_for_one_line_before_it_sends_the_next(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(2_000))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    queue = server.cluster.order[1].groups.queue
+    with connect(server.address) as es, es.join("g") as group:
+        server.freeze()
+        sending = threading.Thread(target=main, args=[["send", server.address, "g", "--json"]])
+        sending.start()
+        wait_for("more than one line", lambda: queue.queued_bytes > 1_000)
+        server.thaw()
+        events = [group.next_event(30.0) for _ in range(2_001)]
+        sending.join()
+    told = [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()]
+    messages = [event for event in events if isinstance(event, Message)]
+    assert [str(one.id) for one in messages] == told
+    assert [int(one.payload) for one in messages] == list(range(2_000))
+
+
+def test_a_line_that_is_too_long_does_not_hide_those_before_it(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["send", server.address, "g", "one", "two", "x" * 20_000_000]) == 2
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 2
+    assert "a message of 20000000 bytes" in told.err
+
+
+def test_neither_names_nor_payloads_act_on_the_terminal_or_forge_a_line(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    receiver = receiving(server, "--count", "1")
+    with connect(server.address, name="x\n-- view of y") as es, es.join("h\x1b[2J"):
+        assert main(["groups", server.address]) == 0
+        assert "h\\x1b[2J" in capsys.readouterr().out
+        es.send("g", b"one\n-- view of g\x1b[31m\xc2\x9b").ordered()
+        out, _ = receiver.communicate(timeout=30)
+        assert main(["send", server.address, "g", "x", "--id", "\x1b"]) == 0
+        assert "message \\x1b is" in capsys.readouterr().out
+    (line,) = out.splitlines()
+    assert line.startswith("#x\\n-- view of y#")
+    assert line.endswith(" to g: one\\n-- view of g\\x1b[31m\\x9b")
 
 
 def test_groups_are_listed(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,11 +40,16 @@ def test_what_is_wrong_with_a_config_is_told_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = LocalCluster(tmp_path, 3)
-    (tmp_path / "cluster.key").unlink()
+    key = (tmp_path / "cluster.key").rename(tmp_path / "kept.key")
     (cluster.state(1) / "ring.record").write_bytes(b"rubbish")
     assert main(["config", "check", "--json", str(cluster.config(1))]) == EXIT_VIOLATION
     problems = json.loads(capsys.readouterr().out)["problems"]
     assert [problem.partition(":")[0] for problem in problems] == ["keys", "state"]
+    key.rename(tmp_path / "cluster.key")
+    cluster.configure(2, extra='client_group = "no-such-group"')
+    assert main(["config", "check", str(cluster.config(2))]) == EXIT_VIOLATION
+    assert "client_group: there is no group no-such-group" in capsys.readouterr().out
+    cluster.configure(2)
     cluster.config(1).write_text("colour = 1")
     assert main(["config", "check", str(cluster.config(1))]) == EXIT_USAGE
     assert "cluster: is missing" in capsys.readouterr().out
@@ -54,6 +59,21 @@ def test_what_is_wrong_with_a_config_is_told_at_once(
     assert told["problems"][0].endswith("nowhere.toml: No such file or directory")
     assert main(["config", "check", str(cluster.config(2)), "--seconds", "2"]) == EXIT_USAGE
     assert "only tune takes it" in capsys.readouterr().err
+
+
+def test_a_daemon_is_named_by_its_address_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        for address in (f"unix://{cluster.state(1)}/client.sock", f"unix://{cluster.state(1)}"):
+            assert main(["status", address]) == EXIT_OK
+            assert "n1: node 1 of cluster test" in capsys.readouterr().out
+        assert main(["status", str(cluster.state(1) / "client.sock")]) == EXIT_OK
+        capsys.readouterr()
+    assert main(["status", f"unix://{tmp_path}/nowhere/client.sock"]) == EXIT_USAGE
+    assert f"{tmp_path}/nowhere: there is no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "doctor", "reload"])

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,3 +116,15 @@ def test_a_cluster_that_is_there_is_started_as_it_is_or_not_at_all(
         assert said in capsys.readouterr().err
     with running(tmp_path, "--profile", "wan") as (_, pids):
         assert len(pids) == 2
+
+
+def test_impatience_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evensong", "up", "--nodes", "2", "--json"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as up:
+        assert up.stdout is not None
+        assert json.loads(up.stdout.readline())["directory"].startswith(str(tmp_path))
+        while up.poll() is None and list(tmp_path.iterdir()):
+            up.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+    assert list(tmp_path.iterdir()) == []

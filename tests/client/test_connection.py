@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import evensong
+import evensong.cli.main
 import evensong.client.address
+import evensong.client.blocking
 import evensong.client.connection
 import evensong.client.message
 import evensong.client.packing
+import evensong.sync
 from evensong import (
     BadAddress,
     BadName,
@@ -399,3 +402,32 @@ def test_what_a_daemon_said_last_is_heard_though_writing_failed_first() -> None:
         link.abort()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "sync", "command"])
+def test_a_daemon_that_does_not_answer_is_not_waited_for_without_limit(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(evensong.client.connection, "WELCOME_S", 0.05)
+    monkeypatch.setattr(evensong.client.blocking, "WELCOME_S", 0.05)
+    path = str(tmp_path / "client.sock")
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await evensong.connect(path)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as suspended:
+        suspended.bind(path)
+        suspended.listen()
+        if kind == "command":
+            assert evensong.cli.main.main(["groups", path]) == 3
+            assert "the daemon does not answer" in capsys.readouterr().err
+        elif kind == "sync":
+            with pytest.raises(Unreachable, match="the daemon does not answer"):
+                evensong.sync.connect(path)
+        else:
+            with pytest.raises(Unreachable, match="the daemon does not answer"):
+                asyncio.run(main())

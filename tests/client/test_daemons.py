@@ -5,12 +5,14 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import evensong
+import evensong.sync
 from evensong import (
     ConnectionLost,
     Group,
@@ -278,3 +280,20 @@ async def some(group: Group, count: int) -> AsyncIterator[Message | View]:
     events = aiter(group)
     for _ in range(count):
         yield await anext(events)
+
+
+def test_who_forgets_to_read_is_warned(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with evensong.sync.connect(cluster.state(1)) as es:
+            group = es.join("g")
+            until = time.monotonic() + PATIENCE_S
+            while not es.is_slow:
+                assert time.monotonic() < until
+                receipt = es.send("g", bytes(60_000))
+                receipt.ordered(PATIENCE_S)
+            for event in group:
+                if isinstance(event, Message) and event.id == receipt.id:
+                    break
+            assert not es.is_slow

@@ -9,7 +9,8 @@ import pytest
 import evensong
 import evensong.node
 import evensong.sync
-from evensong.errors import BadSettings, CannotStart
+from evensong.errors import BadSettings, CannotStart, Unreachable
+from tests.daemon.local import LocalCluster
 
 
 def test_the_example_runs() -> None:
@@ -40,3 +41,23 @@ def test_settings_that_cannot_work_are_told(tmp_path: Path) -> None:
     (tmp_path / "n1").mkdir()
     with pytest.raises(CannotStart), evensong.Node(config):
         pass
+
+
+def test_another_daemon_with_the_same_settings_is_not_taken_for_ours(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with (
+            pytest.raises(CannotStart, match="another daemon uses it"),
+            evensong.Node(cluster.config(1)),
+        ):
+            pass
+        assert cluster.wait_for_ring()
+
+
+def test_before_the_block_there_is_no_daemon() -> None:
+    node = evensong.Node()
+    with pytest.raises(Unreachable, match="within the block"):
+        print(node.pid)
+    with pytest.raises(Unreachable, match="within the block"):
+        print(node.address)

@@ -145,6 +145,25 @@ def test_a_queue_is_warned_of_at_half_and_ends_when_full(stage: Stage) -> None:
     assert stage.is_full
 
 
+def test_a_window_that_is_full_can_be_warned_of_once_until_there_is_room(stage: Stage) -> None:
+    while stage.connection.queued < WINDOW:
+        stage.connection.put(wire.encode_farewell(0, Why.ASKED, "x" * 200))
+    stage.connection.flush(0)
+    filled = len(stage.read())
+    assert not stage.connection.is_held_up(), "nothing waits"
+    stage.connection.put(wire.encode_pong(1))
+    for _ in range(3):
+        assert stage.connection.is_held_up()
+        stage.connection.warn()
+        stage.connection.flush(0)
+        assert stage.connection.is_slow
+    assert [type(one) for one in stage.read()[filled:]] == [Slow]
+    stage.connection.consumed(stage.connection.unconsumed)
+    stage.connection.flush(0)
+    assert [type(one) for one in stage.read()[filled:]] == [Slow, Pong]
+    assert not stage.connection.is_slow
+
+
 def test_who_is_hung_up_on_hears_what_was_begun_and_why(stage: Stage) -> None:
     large = wire.encode(200, 0, bytes(QUEUED_MAX * 9 // 10))
     stage.connection.put(large)

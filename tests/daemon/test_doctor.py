@@ -218,3 +218,17 @@ def test_a_daemon_that_met_its_twin_leaves_word(
         assert cluster.reap(1) == 1
         assert main(["doctor", str(cluster.config(1))]) == EXIT_UNREACHABLE
         assert "processor id 1 is in use" in capsys.readouterr().out
+
+
+def test_a_daemon_that_is_suspended_is_not_taken_for_one_that_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.signal(1, signal.SIGSTOP)
+        assert main(["doctor", str(cluster.config(1))]) == EXIT_UNREACHABLE
+        told = capsys.readouterr().out
+        assert "its daemon does not answer; its process is alive: suspended" in told
+        assert "never started" not in told
+        cluster.signal(1, signal.SIGCONT)

@@ -186,3 +186,13 @@ def test_a_message_of_any_size_arrives_whole(tmp_path: Path, size: int) -> None:
             anna.send(("choir",), message)
             anna.send(("choir",), b"next")
             assert bert.hear_messages(2) == [message, b"next"]
+
+
+def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with RawClient(cluster.state(1), "x\nn1: stops\x1b[2J") as client:
+            client.say(b"\xff" * 9)
+            assert client.hear_one(Farewell).why is Why.MALFORMED
+        wait_for("the log", lambda: "hangs up on xn1: stops[2J (process" in cluster.log(1))

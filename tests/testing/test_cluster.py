@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(BadName, match="expected 1 to 64"):
         ann.send([], b"x")
     with pytest.raises(TooLarge, match="at most"):
-        ann.send("g", bytes(2**24))
+        ann.send("g", bytes(2**24 + 1))
     with pytest.raises(BadRequest, match="none of the daemons"):
         es.crash(3)
     with pytest.raises(BadRequest, match="daemon 1 runs"):
@@ -232,3 +232,41 @@ def test_a_snapshot_is_taken_when_what_comes_before_it_was_read() -> None:
     es.settle()
     assert [type(event) for event in bob.each()] == [View]
     assert his.lines == hers.lines == [b"before"]
+
+
+def test_a_message_has_the_id_that_was_chosen() -> None:
+    es = cluster(2)
+    ann, bob = es.client(1, "ann"), es.client(2, "bob")
+    bob.join("g")
+    es.settle()
+    assert ann.send("g", b"buy 5", id="order-17") == "order-17"
+    own = ann.send("g", b"", service=Service.SAFE)
+    ann.send("g", b"buy 5", id="order-17")
+    es.settle()
+    got = [event for event in bob.events() if isinstance(event, Message)]
+    assert [message.id for message in got] == ["order-17", own, "order-17"]
+    assert [message.payload for message in got] == [b"buy 5", b"", b"buy 5"]
+    for wrong in ("", "x" * 256, "\ud800"):
+        with pytest.raises(BadName):
+            ann.send("g", b"", id=wrong)
+
+
+def test_the_rules_are_those_of_real_daemons() -> None:
+    es = cluster(1)
+    for wrong in ("", "a#b", "x" * 33):
+        with pytest.raises(BadName, match="1 to 32 bytes without #"):
+            es.client(1, wrong)
+    ann = es.client(1, "ann")
+    ann.join("g")
+    ann.send("g", bytes(16 * 2**20))
+    with pytest.raises(TooLarge) as caught:
+        ann.send("g", bytes(16 * 2**20 + 1))
+    assert caught.value.size_max == 16 * 2**20
+    es.settle()
+    assert [len(payload) for payload in payloads(ann.events())] == [16 * 2**20]
+
+
+@pytest.mark.parametrize("weather", [{"latency_us": -5}, {"jitter_us": -1}])
+def test_weather_that_cannot_be_is_refused(weather: dict[str, int]) -> None:
+    with pytest.raises(BadRequest, match="below 0"):
+        cluster(1, **weather)

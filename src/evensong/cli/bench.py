@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evensong.cli.command import EXIT_OK, Subparsers, add_command, number
 from evensong.cli.progress import Progress
+from evensong.cli.up import interruptible
 from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -41,15 +42,14 @@ def register(subparsers: Subparsers) -> None:
         help="of a message (default: 100), for a ring of a datagram (default: 1400)",
     )
     parser.add_argument(
-        "--service", choices=["agreed", "safe"], default="agreed", help="groups only"
+        "--service", choices=["agreed", "safe"], help="groups only (default: agreed)"
     )
     parser.add_argument(
-        "--api", choices=["batch", "message"], default="batch", help="groups only; how clients work"
+        "--api", choices=["batch", "message"], help="groups only; how clients work (default: batch)"
     )
     parser.add_argument(
         "--rate",
         type=number(0, 10_000_000),
-        default=0,
         metavar="R",
         help="groups only: messages a second over all clients (default: as fast as they are taken)",
     )
@@ -60,20 +60,29 @@ def register(subparsers: Subparsers) -> None:
         "--turns", type=number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
     )
     parser.add_argument(
-        "--trace", action="store_true", help="ring only: also with traces, and what they cost"
+        "--trace",
+        action="store_true",
+        default=None,
+        help="ring only: also with traces, and what they cost",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON."""
-    return _run_ring(args) if args.what == "ring" else _run_groups(args)
+    for name in ("service", "api", "rate") if args.what == "ring" else ("trace",):
+        if getattr(args, name) is not None:
+            raise BadRequest(f"--{name}: bench {args.what} does not take it")
+    with interruptible():
+        return _run_ring(args) if args.what == "ring" else _run_groups(args)
 
 
 def _run_groups(args: argparse.Namespace) -> int:
     from evensong.bench import groups
 
-    load = groups.Load(args.size or MESSAGE, args.service, args.api, args.rate)
+    load = groups.Load(
+        args.size or MESSAGE, args.service or "agreed", args.api or "batch", args.rate or 0
+    )
     with Progress("bench", args.turns) as progress:
         turns = []
         for _ in range(args.turns):

@@ -5,6 +5,7 @@ import base64
 from pathlib import Path
 
 from evensong.cli.targets import states_of
+from evensong.cli.text import printable
 from evensong.client.address import SCHEME
 from evensong.client.message import Message
 from evensong.core.groups.events import OrderId, View
@@ -63,10 +64,10 @@ def event_json(event: Message | View) -> dict[str, object]:
 
 
 def event_text(event: Message | View) -> str:
-    """Return an event as a line for people."""
+    """Return an event as a line for people, whatever names and payload hold."""
     if isinstance(event, View):
         kind = "transitional view" if event.transitional else "view"
         members = " ".join(map(str, event.members))
-        return f"-- {kind} of {event.group} ({event.cause.name.lower()}): {members}"
+        return printable(f"-- {kind} of {event.group} ({event.cause.name.lower()}): {members}")
     text = event.payload.decode(errors="backslashreplace")
-    return f"{event.sender} to {' '.join(event.groups)}: {text}"
+    return printable(f"{event.sender} to {' '.join(event.groups)}: {text}")

@@ -89,13 +89,18 @@ def _check(path: Path, *, as_json: bool) -> int:
 
 
 def problems(checked: "Settings") -> list[str]:
-    """Look at what the settings name: keys, state directory, record."""
+    """Look at what the settings name: keys, the group of clients, state directory, record."""
     from evensong.daemon.keys import read_keys
     from evensong.daemon.main import read_record
+    from evensong.daemon.sessions import gid_of
 
     found: list[str] = []
     try:
         read_keys(checked.keys)
+    except CannotStart as error:
+        found.append(str(error))
+    try:
+        gid_of(checked.client_group)
     except CannotStart as error:
         found.append(str(error))
     try:

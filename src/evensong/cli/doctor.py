@@ -39,7 +39,8 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         nargs="+",
         metavar="CONFIG|STATE_DIR",
-        help="a daemon's settings or its state directory; several daemons explain each other",
+        help="a daemon's settings, its state directory or its address; "
+        "several daemons explain each other",
     )
     parser.add_argument(
         "--all", action="store_true", help="also every state directory below a directory"
@@ -100,7 +101,10 @@ def _examined(state: Path) -> "Facts":
 def _why_not(target: Path, state: Path) -> str:
     """Say why a daemon is not there, as far as that can be seen from outside."""
     from evensong.daemon import lastwords
+    from evensong.daemon.control import is_listening
 
+    if is_listening(state):
+        return "its process is alive: suspended, too busy to answer, or of another release"
     reasons = []
     if target.is_file():
         reasons += _start_problems(target)

@@ -5,7 +5,7 @@ import json
 
 from evensong.cli.clients import add_target, socket_of
 from evensong.cli.command import EXIT_OK, Subparsers, add_command
-from evensong.cli.text import table
+from evensong.cli.text import printable, table
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,7 +30,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({name: [str(one) for one in groups[name]] for name in sorted(groups)}))
     elif groups:
-        rows = [[name, " ".join(map(str, groups[name]))] for name in sorted(groups)]
+        rows = [
+            [printable(name), printable(" ".join(map(str, groups[name])))]
+            for name in sorted(groups)
+        ]
         print("\n".join(table([["group", "members, in the order in which they joined"], *rows])))
     else:
         print("there are no groups")

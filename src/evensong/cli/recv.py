@@ -24,7 +24,11 @@ def register(subparsers: Subparsers) -> None:
         "--count", type=number(1, 2**62), metavar="N", help="stop after so many messages"
     )
     parser.add_argument("--no-views", action="store_true", help="print messages only")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON an event")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one line of JSON an event; without it what cannot be printed is escaped",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

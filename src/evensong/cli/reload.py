@@ -23,7 +23,7 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         nargs="+",
         metavar="CONFIG|STATE_DIR",
-        help="a daemon's settings or its state directory",
+        help="a daemon's settings, its state directory or its address",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 

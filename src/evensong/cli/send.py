@@ -3,10 +3,20 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, cast
 
 from evensong.cli.clients import add_target, order_json, socket_of
 from evensong.cli.command import EXIT_OK, Subparsers, add_command
-from evensong.errors import BadParameters
+from evensong.cli.text import printable
+from evensong.errors import BadParameters, EvensongError
+
+if TYPE_CHECKING:
+    import io
+
+    from evensong.sync import Receipt
+
+CHUNK: Final = 65_536  # bytes of the input that are sent before the first is waited for
 
 
 def register(subparsers: Subparsers) -> None:
@@ -33,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send, wait for each message's place, and print it."""
+    """Send, and print each message's place; lines that came together are sent together."""
     from evensong.client.message import Service
     from evensong.sync import connect
 
@@ -41,15 +51,38 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameters("send: --id is for one MESSAGE, given as an argument")
     service = Service.SAFE if args.safe else Service.AGREED
     to = args.groups.split(",")
+    given = [text.encode(errors="surrogateescape") for text in args.messages]
     with connect(socket_of(args.target), name=args.name) as es:
-        lines = (line.removesuffix("\n") for line in sys.stdin)
-        for text in args.messages or lines:
-            payload = text.encode(errors="surrogateescape")
-            receipt = es.send(to, payload, service=service, id=args.id)
-            order = receipt.ordered()
-            if args.json:
-                print(json.dumps({"id": str(receipt.id), "order": order_json(order)}))
-            else:
-                print(f"message {receipt.id} is {order.seq}.{order.sub} of ring {order.ring_id}")
-            sys.stdout.flush()
+        for payloads in [given] if given else _lines():
+            receipts: list[Receipt] = []
+            try:
+                receipts += (
+                    es.send(to, payload, service=service, id=args.id) for payload in payloads
+                )
+            except EvensongError:
+                _tell(receipts, as_json=args.json)  # which were sent before
+                raise
+            _tell(receipts, as_json=args.json)
     return EXIT_OK
+
+
+def _lines() -> Iterator[list[bytes]]:
+    """Read the lines of the input: as many as there are, each time, so that none waits."""
+    rest, source = b"", cast("io.BufferedReader", sys.stdin.buffer)
+    while chunk := source.read1(CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _tell(receipts: "list[Receipt]", *, as_json: bool) -> None:
+    """Wait for each message's place, and print it."""
+    for receipt in receipts:
+        order = receipt.ordered()
+        if as_json:
+            print(json.dumps({"id": str(receipt.id), "order": order_json(order)}))
+        else:
+            told = f"message {receipt.id} is {order.seq}.{order.sub} of ring {order.ring_id}"
+            print(printable(told))
+    sys.stdout.flush()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from evensong.errors import BadSettings, Unreachable
+from evensong.ipc.frames import CLIENT_SOCKET
 
 # What comes of reading an answer as something that it is not.
 MISREAD: Final = (
@@ -22,7 +23,7 @@ STATE_FILES: Final = ("lock", "ring.record", "control.sock")  # what makes a sta
 def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
     """Return the state directories that are meant; with `is_all` also those below a directory."""
     states: list[Path] = []
-    for target in targets:
+    for target in map(_without_socket, targets):
         if not target.exists():
             raise BadSettings(f"{target}: there is no such file or directory")
         if target.is_file():
@@ -42,6 +43,13 @@ def understood(state: Path) -> Iterator[None]:
         yield
     except MISREAD:
         raise Unreachable(f"{state}: what answers there is no daemon of this release") from None
+
+
+def _without_socket(target: Path) -> Path:
+    """Return the state directory of an address or of a socket; other paths as they are."""
+    if target.parts[:1] == ("unix:",):
+        target = Path("/", *target.parts[1:])
+    return target.parent if target.name == CLIENT_SOCKET else target
 
 
 def _named_in(config: Path) -> Path:

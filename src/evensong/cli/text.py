@@ -10,6 +10,16 @@ def table(rows: list[list[str]]) -> list[str]:
     ]
 
 
+def printable(text: str) -> str:
+    """Return what others chose as one line, with everything escaped that a terminal acts on."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def counts(by_reason: object) -> str:
     """Return counters by reason on one line."""
     if not isinstance(by_reason, dict) or not by_reason:

@@ -26,6 +26,7 @@ CONFIG: Final = re.compile(r"n([0-9]+)\.toml")
 READY_S: Final = 30.0
 STOP_S: Final = 10.0
 POLL_S: Final = 0.05
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -68,6 +69,7 @@ def _nodes(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Start the cluster, say how to talk to it, and wait for Ctrl-C."""
     with ExitStack() as stack:
+        stack.enter_context(interruptible())
         if args.dir is None:
             made = stack.enter_context(tempfile.TemporaryDirectory(prefix="evensong-"))
             directory = Path(made)
@@ -80,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
             is_insecure=args.insecure,
             extra=f'trace = "{args.trace or TRACE}"',
         )
-        stack.enter_context(interruptible())
         cluster = Cluster(configs)
         try:
             cluster.start()
@@ -122,14 +123,19 @@ def _found(directory: Path, args: argparse.Namespace) -> list[Path]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGINT interrupt what is done meanwhile; a shell's `&` ignores SIGINT."""
+    """Let SIGTERM and SIGINT interrupt what is done meanwhile; a shell's `&` ignores SIGINT.
+
+    Once: what follows is tidying up, which ends by itself and is not interrupted again.
+    """
     with ExitStack() as stack:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             stack.callback(signal.signal, number, signal.signal(number, _interrupt))
         yield
 
 
 def _interrupt(_number: int, _frame: object) -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

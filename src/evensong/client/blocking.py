@@ -17,6 +17,7 @@ from evensong.client.flights import Answer
 from evensong.errors import ConnectionLost, Unreachable
 
 CHUNK: Final = 256 * 1_024  # bytes read in one go
+WELCOME_S: Final = 10.0  # how long a daemon may take to let a program in
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
 
 Value = TypeVar("Value")
@@ -52,10 +53,13 @@ class Line:
         self._poll: Final = select.poll()
         self._socket: Final = open_stream(path)
         try:
-            self.answered(self.dialogue.welcome, None)
+            self.answered(self.dialogue.welcome, WELCOME_S)
         except ConnectionLost as error:
             self._socket.close()
             raise Unreachable(f"{path}: {error}") from None
+        except TimeoutError:
+            self.abort()
+            raise Unreachable(f"{path}: the daemon does not answer") from None
         except BaseException:
             self.abort()
             raise

@@ -26,6 +26,8 @@ from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
 from evensong.errors import ConnectionLost, NotMember, Unreachable
 
+WELCOME_S: Final = 10.0  # how long a daemon may take to let a program in
+
 
 @final
 class Receipt(Struct, frozen=True, eq=False, gc=False):
@@ -363,10 +365,15 @@ class Connecting:
         loop = asyncio.get_running_loop()
         stream = open_stream(self._path)
         try:
-            await loop.create_unix_connection(lambda: link, sock=stream)
-            await link.answered(link.dialogue.welcome)
+            async with asyncio.timeout(WELCOME_S):
+                await loop.create_unix_connection(lambda: link, sock=stream)
+                await link.answered(link.dialogue.welcome)
         except ConnectionLost as error:
             raise Unreachable(f"{self._path}: {error}") from None
+        except TimeoutError:
+            link.abort()
+            stream.close()
+            raise Unreachable(f"{self._path}: the daemon does not answer") from None
         except BaseException:
             link.abort()
             stream.close()

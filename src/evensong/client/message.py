@@ -97,7 +97,16 @@ class Delivery:
 
 @final
 class Message(Struct, frozen=True, eq=False, gc=False):
-    """A message, at its place in the order."""
+    """A message, at its place in the order.
+
+    - `payload`: what was sent, as bytes; `sender`: who sent it
+    - `groups`: all groups and private names that it was sent to
+    - `order`: its place, the same for every receiver; it rises from message to message
+    - `id`: its identity, which the sender knows by its receipt; text if the sender chose it
+    - `service`: `Service.SAFE` or `Service.AGREED`
+    - `reduced`: whether what is promised covers only the members of the last transitional view
+    - `place`: where it was delivered, in the way in which views name their places
+    """
 
     payload: bytes
     _delivery: Delivery

@@ -158,9 +158,18 @@ class Connection:
         if 2 * self.queued > self._queued_max:
             if self.queued > self._queued_max:
                 self._owner.on_full(self)
-            elif not self.is_slow:
-                self.is_slow = True
-                self.put_first(wire.encode_slow(self.queued, self._queued_max))
+            else:
+                self.warn()
+
+    def warn(self) -> None:
+        """Tell the client that it takes too little; once, until it has caught up."""
+        if not self.is_slow:
+            self.is_slow = True
+            self.put_first(wire.encode_slow(self.queued, self._queued_max))
+
+    def is_held_up(self) -> bool:
+        """Whether something waits, answers and receipts too, until the client has consumed."""
+        return bool(self._frames) and self.unconsumed >= self._window
 
     def put_first(self, frame: bytes) -> None:
         """Tell the client something ahead of what waits."""
@@ -194,7 +203,7 @@ class Connection:
             left -= written
         if self._is_gone:
             return
-        if self.is_slow and 4 * self.queued < self._queued_max:
+        if self.is_slow and 4 * self.queued < self._queued_max and not self.is_held_up():
             self.is_slow = False
         if self.is_closing and not self.queued:
             self.close()

@@ -69,6 +69,7 @@ THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that 
 WISHES_MAX: Final = 16  # joins and leaves of one client that are under way
 TURN_US: Final = 3_000  # that clients' requests may take in one turn; one of them may take longer
 STUCK_US: Final = 5_000_000  # a client that takes nothing for so long while half its queue is full
+HELD_UP_US: Final = 1_000_000  # how long a full window may keep something back without a word
 LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dropped
 SILENT_US: Final = 10_000_000  # how long a connection may stay that does not say who it is
 NUMBERS: Final = 4_096  # destinations that have a number at one time
@@ -102,7 +103,7 @@ class Sessions:
         self._window: Final = min(WINDOW, queued_max)
         self.drops: Final[dict[str, int]] = {}  # clients that were hung up on, by reason
         self.refused_requests = 0
-        self._gid: Final = _gid(access.group)
+        self._gid: Final = gid_of(access.group)
         self._path: Final = state / CLIENT_SOCKET
         self._driver: Final = driver
         self._node: Final = driver.core
@@ -473,6 +474,10 @@ class Sessions:
             elif 2 * connection.queued > self.queued_max:
                 if now - connection.progress_at >= STUCK_US:
                     self._hang_up(connection, Why.SLOW, "takes nothing", reason="slow consumer")
+            elif connection.is_held_up():
+                if now - connection.progress_at >= HELD_UP_US:
+                    connection.warn()
+                    self._to_flush[connection] = None
             elif not connection.session and now - connection.began_at >= SILENT_US:
                 self._hang_up(connection, Why.MALFORMED, "no HELLO", reason="no HELLO")
 
@@ -503,7 +508,8 @@ class Sessions:
         if connection.is_closing:
             return
         if reason:
-            self._drop(f"{connection.user or 'a client'} (process {connection.pid})", reason)
+            user = "".join(letter for letter in connection.user if letter.isprintable())
+            self._drop(f"{user or 'a client'} (process {connection.pid})", reason)
         connection.finish(why, text, clock(), request_id)
         self._end_session(connection)
         self._to_flush[connection] = None
@@ -572,7 +578,8 @@ def _config(event: Reconfigured) -> bytes:
     )
 
 
-def _gid(group: str) -> int:
+def gid_of(group: str) -> int:
+    """Return the id of a group of users; `KEEP` if none is named."""
     if not group:
         return KEEP
     try:

@@ -9,10 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, assert_never, final
 
 from evensong.client.message import Delivery, Message, MessageId, Service
+from evensong.client.naming import ID_BYTES_MAX
+from evensong.client.packing import part_names
 from evensong.client.replica import Policy, Replica
 from evensong.core.groups.control import is_address
-from evensong.core.groups.events import Destination, MemberId, View, is_group_name
-from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
+from evensong.core.groups.events import (
+    Destination,
+    MemberId,
+    View,
+    is_group_name,
+    is_text,
+    is_user_name,
+)
+from evensong.core.groups.frame import NAMED, SAFE, SELF_DISCARD, encode_whole
 from evensong.core.groups.limits import GROUPS_MAX
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
 from evensong.core.groups.transfer import Transfer
@@ -89,6 +98,8 @@ class Client:
     """One process that is connected to one daemon of a simulated cluster."""
 
     def __init__(self, crowd: Crowd, processor: Processor, name: str) -> None:
+        if not is_user_name(name):
+            raise BadName(f"a client cannot be called {name!r}: 1 to 32 bytes without #")
         self._crowd: Final = crowd
         self._states: Final[dict[str, tuple[Replica, Policy]]] = {}
         self._process: Final[Process] = crowd.open(processor, name, self._make_replica)
@@ -142,11 +153,12 @@ class Client:
         payload: bytes,
         *,
         service: Service = Service.AGREED,
+        id: str | None = None,
         echo: bool = True,
-    ) -> MessageId:
+    ) -> MessageId | str:
         """Send a message to groups and processes, members or not; with `echo` it comes back, too.
 
-        Returns what receivers see as `Message.id`.
+        Returns what receivers see as `Message.id`: that which was chosen, if one was.
         """
         self._check_open()
         several = [to] if isinstance(to, str | MemberId) else list(to)
@@ -154,11 +166,13 @@ class Client:
         if not 0 < len(names) <= GROUPS_MAX or not all(is_address(name) for name in names):
             raise BadName(f"{names}: expected 1 to {GROUPS_MAX} groups or private names")
         size_max = self._crowd.limits.message_max - len(MESSAGE)
-        if len(payload) > size_max:
-            raise TooLarge(len(payload), size_max)
+        body = payload if id is None else _named(id) + payload
+        if len(body) > size_max:
+            raise TooLarge(len(body), size_max)
         flags = (SAFE if service is Service.SAFE else 0) | (0 if echo else SELF_DISCARD)
-        self._crowd.say(self._process, Saying(names, (MESSAGE + payload,), flags))
-        return MessageId(*self.member[:3], self._process.sent)
+        flags |= 0 if id is None else NAMED
+        self._crowd.say(self._process, Saying(names, (MESSAGE + body,), flags))
+        return MessageId(*self.member[:3], self._process.sent) if id is None else id
 
     def close(self) -> None:
         """Say goodbye: it leaves all its groups at one place, after whatever it has sent."""
@@ -223,10 +237,21 @@ class Client:
         return self._process.views.get(group)
 
 
+def _named(chosen: str) -> bytes:
+    """Return a chosen id as it stands before a payload."""
+    if not is_text(chosen, ID_BYTES_MAX):
+        raise BadName(f"an id is 1 to {ID_BYTES_MAX} bytes of text, not {chosen!r}")
+    name = chosen.encode()
+    return bytes((len(name),)) + name
+
+
 def _message(heard: Heard) -> Message:
     """Return a message as the library does; of its frame only the header is asked for."""
     sender = heard.sender
     head = encode_whole(sender.session, heard.number, 0, heard.flags, [b""])
     destination = Destination(sender, heard.groups)
     delivery = Delivery(destination, heard.order, heard.conf_id, head, reduced=heard.reduced)
-    return Message(heard.body, delivery, 0)
+    if not delivery.is_named:
+        return Message(heard.body, delivery, 0)
+    delivery.ids, (payload,) = part_names([heard.body])
+    return Message(payload, delivery, 0)

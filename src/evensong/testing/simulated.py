@@ -8,13 +8,14 @@ of groups all the while: a test that fails by `InvariantBroken` has found a mist
 from collections.abc import Collection, Iterable
 from typing import Final, final
 
-from evensong.core.groups.limits import Limits
+from evensong.core.groups.limits import MESSAGE_MAX, Limits
 from evensong.core.ids import PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import Parameters
 from evensong.errors import BadRequest, Unreachable
 from evensong.sim import inject
 from evensong.sim.faults import Crash, Fault, Heal, Partition, Pause, Restart, Resume
 from evensong.sim.groups.crowd import Crowd, nodes_engine
+from evensong.sim.groups.process import MESSAGE
 from evensong.sim.machine import Processor
 from evensong.sim.setup import CLIENTS, Options, Setup, Weather, derive
 from evensong.sim.world import World
@@ -48,6 +49,8 @@ def cluster(
         raise BadRequest(f"{nodes} daemons; a ring has 1 to {PROCESSORS_MAX}")
     if not 0 <= loss < 1:
         raise BadRequest(f"loss {loss} is no probability below 1")
+    if latency_us < 0 or jitter_us < 0:
+        raise BadRequest(f"latency_us {latency_us}, jitter_us {jitter_us}: neither is below 0")
     weather = Weather(latency_us=latency_us, jitter_us=jitter_us, loss=loss)
     started = Cluster(tuple(range(1, nodes + 1)), seed, weather)
     started.settle()
@@ -61,7 +64,7 @@ class Cluster:
     def __init__(self, nodes: tuple[ProcessorId, ...], seed: int, weather: Weather) -> None:
         self.nodes: Final = nodes
         self.seed: Final = seed
-        limits = Limits()
+        limits = Limits(message_max=MESSAGE_MAX + len(MESSAGE))  # what marks it is not the test's
         parameters = Parameters.for_ring(len(nodes))
         options = Options(nodes, seed, weather, parameters)
         self._crowd: Final = Crowd(limits, derive(seed, CLIENTS), PAUSE_US)

@@ -111,6 +111,17 @@ class View:
 
     A regular view tells the difference to the regular view before it, a transitional one the
     difference to the view before it. Who was apart in between is in `left` and in `joined`.
+
+    - `group`: its name; `view_id`: the same id is the same list of members; a member sees it rise
+    - `members`: who is in it, in the order in which they joined
+    - `stayed`: the members that came from the view before together with whoever reads this
+    - `joined`: the other members; `left`: those of the view before that are not in `stayed`
+    - `components`: the members by where they come from, a tuple for each side; one if no sides met
+    - `cause`: `Cause.JOIN`, `LEAVE`, `DISCONNECT` or `NETWORK`
+    - `subject`: who joined, left or disconnected; None if it was the network
+    - `primary`: whether its daemons are a majority of the electorate
+    - `transitional`: whether it stands between two regular ones, when a ring broke: what is
+      delivered under it is promised for these members only
     """
 
     __slots__ = (
