@@ -165,7 +165,8 @@ class Connection:
         """Tell the client that it takes too little; once, until it has caught up."""
         if not self.is_slow:
             self.is_slow = True
-            self.put_first(wire.encode_slow(self.queued, self._queued_max))
+            ahead = len(self._begun) + sum(map(len, self._urgent))  # comes before the warning
+            self.put_first(wire.encode_slow(self.queued - ahead, self._queued_max))
 
     def is_held_up(self) -> bool:
         """Whether something waits, answers and receipts too, until the client has consumed."""
