@@ -14,6 +14,7 @@ import pytest
 import evensong
 import evensong.sync
 from evensong import (
+    Connection,
     ConnectionLost,
     Group,
     Held,
@@ -297,3 +298,41 @@ def test_who_forgets_to_read_is_warned(tmp_path: Path) -> None:
                 if isinstance(event, Message) and event.id == receipt.id:
                     break
             assert not es.is_slow
+
+
+def test_a_cause_comes_before_its_effect_whatever_groups_they_are_sent_to(tmp_path: Path) -> None:
+    """The paper's case: p sends m1 to G; q, having it, sends m2 to H; r in both sees m1 first."""
+
+    async def answer(es: Connection, group: Group) -> None:
+        async for event in group:
+            if isinstance(event, Message):
+                await es.send("H", event.payload)
+
+    async def main(cluster: LocalCluster) -> None:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            evensong.connect(cluster.state(1), name="p") as p,
+            evensong.connect(cluster.state(2), name="q") as q,
+            evensong.connect(cluster.state(3), name="r") as r,
+            q.join("G") as group,
+            r.join("G"),
+            r.join("H"),
+        ):
+            answering = asyncio.ensure_future(answer(q, group))
+            heard: list[tuple[str, bytes]] = []
+            for number in range(100):
+                await p.send("G", b"%d" % number)
+            async for event in r:
+                if isinstance(event, Message):
+                    heard.append((event.groups[0], event.payload))
+                    if len(heard) == 200:
+                        break
+            answering.cancel()
+            for number in range(100):
+                cause = heard.index(("G", b"%d" % number))
+                assert cause < heard.index(("H", b"%d" % number))
+
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        asyncio.run(main(cluster))

@@ -50,8 +50,8 @@ SKEW_US_MAX: Final = 2**40
 COUNT_MAX: Final = 2**31  # of datagrams, effects and the like
 UNITS_MAX: Final = 1_000_000  # of all bursts together
 SIZE_MAX: Final = 1_000_000  # bytes of a client's message
-PACKED_MAX: Final = 4  # messages in one frame of a client, so that they fit the smallest packet
-PACKED_SIZE_MAX: Final = 100
+PACKED_MAX: Final = 4  # messages in one frame of a client
+PACKED_SIZE_MAX: Final = 12_000  # bytes of each, so that they fit a frame
 SEAT: Final = re.compile(f"{PRIVATE}[0-9]{{1,9}}[.][0-9]")
 SEED_MAX: Final = 2**63  # as on the command line
 

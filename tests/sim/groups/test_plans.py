@@ -9,8 +9,9 @@ from evensong.cli.main import main
 from evensong.errors import BadScenario
 from evensong.sim import admit
 from evensong.sim.groups.acts import ASK, CLOSE, JOIN, LEAVE, SEND, Act, Clients
+from evensong.sim.groups.draw import draw
 from evensong.sim.groups.run import run_setup
-from evensong.sim.setup import Options, Setup, setup_from_json
+from evensong.sim.setup import Options, Setup, setup_from_json, setup_to_json
 from evensong.sim.workload import Burst
 
 GOOD = Act(1_000, 1, 0, SEND, ("Ann",))
@@ -31,7 +32,7 @@ def setup_of(*acts: Act, payload_max: int = 600, workload: tuple[Burst, ...] = (
         (setup_of(Act(0, 1, 0, JOIN, ("#g",))), r"acts\[0\].groups: '#g' is no name"),
         (setup_of(Act(0, 1, 0, JOIN, ("@1.0",))), r"acts\[0\].groups: '@1.0' is no seat"),
         (setup_of(Act(0, 1, 0, SEND, ("@ann",))), r"acts\[0\].groups: '@ann' is no seat"),
-        (setup_of(Act(0, 1, 0, SEND, ("g",), 500, 2)), r"acts\[0\]: several messages of 500"),
+        (setup_of(Act(0, 1, 0, SEND, ("g",), 20_000, 2)), r"acts\[0\]: several messages of 20000"),
         (setup_of(Act(0, 1, 0, SEND, ("g",), 10, 9)), r"acts\[0\].count: 9"),
         (setup_of(Act(0, 1, 0, SEND, ("g",), 10**9)), r"acts\[0\].size"),
         (setup_of(GOOD, payload_max=10), r"clients.payload_max: 10"),
@@ -87,3 +88,10 @@ def test_json_has_what_came_about_and_every_promise(capsys: pytest.CaptureFixtur
     plain = json.loads(capsys.readouterr().out)
     assert plain["happened"]["joins"] == 1
     assert {"D1", "D7", "G1", "G8", "S1", "S3", "I15", "EVS1.3"} <= set(plain["properties"])
+
+
+def test_what_a_seed_draws_can_be_run_as_a_plan() -> None:
+    for seed in range(40):
+        setup = draw(seed)
+        admit.check(setup)
+        assert setup_from_json(setup_to_json(setup)) == setup
