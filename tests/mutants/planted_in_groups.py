@@ -51,7 +51,7 @@ GROUP_MUTANTS: Final = (
         "            and member.incarnation == self._incarnation\n",
         "",
         LAYER + "test_a_private_name_of_a_former_life_leads_nowhere",
-        runs(42),
+        runs(41),
     ),
     GroupMutant(
         "every frame takes one place",
