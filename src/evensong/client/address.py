@@ -12,6 +12,7 @@ SCHEME: Final = "unix://"
 SHAPE: Final = (
     "an address is unix:///path/to/client.sock, or a path: of that, or of a daemon's state"
 )
+WELCOME_S: Final = 10.0  # how long a daemon may take to let a program in
 
 
 def socket_path(address: str | os.PathLike[str]) -> str:

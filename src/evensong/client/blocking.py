@@ -11,13 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar, final
 
-from evensong.client.address import open_stream
+from evensong.client.address import WELCOME_S, open_stream
 from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer
 from evensong.errors import ConnectionLost, Unreachable
 
 CHUNK: Final = 256 * 1_024  # bytes read in one go
-WELCOME_S: Final = 10.0  # how long a daemon may take to let a program in
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ from typing import Final, Self, TypeAlias, final
 
 from msgspec import Struct
 
-from evensong.client.address import open_stream, socket_path
+from evensong.client.address import WELCOME_S, open_stream, socket_path
 from evensong.client.consignment import Consignment, flags_of
 from evensong.client.dialogue import Dialogue, Listing
 from evensong.client.flights import Flight, Held
@@ -25,8 +25,6 @@ from evensong.client.rules import name_of_program
 from evensong.client.streams import Event, Stream
 from evensong.core.groups.events import MemberId, OrderId
 from evensong.errors import ConnectionLost, NotMember, Unreachable
-
-WELCOME_S: Final = 10.0  # how long a daemon may take to let a program in
 
 
 @final
