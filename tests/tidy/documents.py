@@ -210,7 +210,7 @@ def dependencies(pyproject: str, document: str) -> list[str]:
 
 def pins(pyproject: str, wanted: str, pinned: str) -> list[str]:
     """What `make` installs is what pyproject.toml asks for, each pinned and with its hashes."""
-    asked = set(requirements(pyproject, "pretty", "trace", "dev").values())
+    asked = set(requirements(pyproject, "pretty", "trace", "spark", "dev").values())
     asked.update(tomllib.loads(pyproject)["build-system"]["requires"])
     listed = {line for line in wanted.splitlines() if line and not line.startswith("#")}
     problems = [f"requirements/dev.in: lacks {line}" for line in sorted(asked - listed)]

@@ -178,10 +178,12 @@ def test_a_reason_without_its_dependency_is_caught() -> None:
     assert dependencies(PYPROJECT, told) == ["docs/dependencies.md: numpy is not a dependency"]
 
 
-WANTED = "# why\nsetuptools>=80\ncryptography>=44\nrich>=13\npyarrow>=18\npytest>=8\n"
+WANTED = (
+    "# why\nsetuptools>=80\ncryptography>=44\nrich>=13\npyarrow>=18\npyspark>=4,<5\npytest>=8\n"
+)
 PINNED = "".join(
     f"{name}==1.0 \\\n    --hash=sha256:00\n    # via -r requirements/dev.in\n"
-    for name in ("cryptography", "pyarrow", "pytest", "rich", "setuptools")
+    for name in ("cryptography", "pyarrow", "pyspark", "pytest", "rich", "setuptools")
 )
 
 
