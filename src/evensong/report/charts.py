@@ -1,0 +1,426 @@
+"""The plots of a run: throughput, how times are spread, load, and what changes took."""
+
+from collections.abc import Sequence
+from math import log10
+from typing import Final
+
+from evensong.report.drawing import (
+    AXIS,
+    across,
+    drawing,
+    figure,
+    legend,
+    levels,
+    marks_below,
+    stretched,
+    table,
+)
+from evensong.report.markup import Content, Markup, join, slug, tag
+from evensong.report.model import Change, Fairness, Load, Run, Timing
+from evensong.report.scales import (
+    SECOND,
+    amount,
+    count,
+    decades,
+    duration,
+    moment,
+    nodes,
+    percent,
+    size,
+    ticks,
+    time_ticks,
+)
+
+PANEL: Final = 96  # height of a small plot
+SPREAD: Final = 180
+LOOKS: Final = 4  # of series that lie in one plot
+ROW: Final = 42
+AT_ONCE: Final = 0.07  # of the width, for what took no time
+CHANGES_MAX: Final = 40
+
+
+def look(service: str, services: Sequence[str]) -> str:
+    """Return the look of a service: its place among those of the run decides."""
+    return f"s{services.index(service) % LOOKS}"
+
+
+# Throughput
+
+
+def throughput(run: Run, anchor: str) -> Markup:
+    """Draw what each node delivered over time: a small plot a node, all with one scale."""
+    services = sorted({one.service for one in run.throughput})
+    names = sorted({one.node for one in run.throughput})
+    seconds = run.width_us / SECOND
+    sums: dict[tuple[int, int], int] = {}
+    for one in run.throughput:
+        sums[one.node, one.at_us] = sums.get((one.node, one.at_us), 0) + one.messages
+    steps = ticks(max(sums.values()) / seconds, 3)
+    span = max(
+        max(one.at_us for one in run.throughput) + run.width_us,
+        max((life.to_us for life in run.lives), default=0),
+    )
+    panels = [
+        tag(
+            "div",
+            tag("p", f"n{node}", class_="panel-name"),
+            _panel(run, node, services, steps, span, f"{anchor}-{node}"),
+        )
+        for node in names
+    ]
+    key = legend(
+        [
+            *[(look(service, services), service) for service in services],
+            ("install-line", "a new ring"),
+        ]
+    )
+    rows = [
+        [f"n{one.node}", one.service, moment(one.at_us), one.messages, amount(one.messages / seconds)]
+        + [size(one.size)]
+        for one in run.throughput
+    ]
+    headings = ("node", "service", "from", "messages", "a second", "content")
+    description = (
+        f"Messages delivered a second, at each node, in steps of {duration(run.width_us)}. "
+        "Time starts with the first of those who read the same clock."
+    )
+    return figure(
+        anchor,
+        "Throughput",
+        description,
+        [tag("div", panels, class_="panels"), key],
+        table(headings, rows, "Throughput over time", texts=2),
+    )
+
+
+def _panel(
+    run: Run, node: int, services: Sequence[str], steps: list[float], span: int, anchor: str
+) -> Markup:
+    top, seconds = steps[-1], run.width_us / SECOND
+    y_top, y_bottom = 16, PANEL
+    stacked: dict[int, float] = {}
+    bars = []
+    mine = [one for one in run.throughput if one.node == node]
+    for one in sorted(mine, key=lambda one: (one.at_us, one.service)):
+        rate = one.messages / seconds
+        height = (y_bottom - y_top) * rate / top
+        y = y_bottom - stacked.get(one.at_us, 0.0) - height
+        stacked[one.at_us] = stacked.get(one.at_us, 0.0) + height
+        title = tag("title", f"{moment(one.at_us)}: {amount(rate)} {one.service} a second")
+        bars.append(
+            tag(
+                "rect",
+                title,
+                x=across(one.at_us / span),
+                width=across(run.width_us / span * 0.9),
+                y=y,
+                height=max(height, 0.5),
+                class_=look(one.service, services),
+            )
+        )
+    rings = [
+        stay.from_us / span
+        for stay in run.stays
+        if stay.node == node and not stay.is_transitional
+    ]
+    lines = [
+        tag("line", x1=across(x), x2=across(x), y1=y_top - 6, y2=y_bottom, class_="install-line")
+        for x in rings
+    ]
+    places = [(us / span, label) for us, label in time_ticks(span, 5)]
+    total = sum(one.messages for one in mine)
+    busiest = max((rate * top / (y_bottom - y_top) for rate in stacked.values()), default=0.0)
+    return drawing(
+        anchor,
+        f"Throughput of n{node}",
+        f"n{node} delivered {count(total, 'message')}, at most {amount(busiest)} a second.",
+        y_bottom + AXIS,
+        [
+            levels(steps, [amount(step) for step in steps], top, y_top, y_bottom),
+            lines,
+            bars,
+            marks_below(places, y_bottom),
+        ],
+    )
+
+
+# How times are spread
+
+
+def spread(
+    anchor: str, title: str, description: str, timings: Sequence[Timing], what: str
+) -> Markup:
+    """Draw how often something took how long, a curve for each of a few."""
+    services = [one.name for one in timings]
+    at_once = any(one.bins and one.bins[0][0] == 0 for one in timings)
+    edges = [edge for one in timings for low, high, _ in one.bins if low > 0 for edge in (low, high)]
+    low, high = min(edges, default=1.0), max(edges, default=10.0)
+    begin = AT_ONCE if at_once else 0.0
+    scale = (1 - begin) / (log10(high) - log10(low))
+
+    def place(us: float) -> float:
+        return begin + (log10(us) - log10(low)) * scale
+
+    top = max((n / one.n for one in timings for _, _, n in one.bins), default=1.0)
+    steps = ticks(top, 3)
+    y_top, y_bottom = 18, SPREAD
+    curves = []
+    for one in timings:
+        curves.extend(_curve(one, look(one.name, services), steps[-1], place))
+    places = [(place(us), label) for us, label in decades(low, high)]
+    if at_once:
+        places = [(0.0, "0")] + [one for one in places if one[0] > begin + 0.06]
+    halves = [
+        tag(
+            "line",
+            tag("title", f"{one.name}: half within {duration(one.p50_us)}"),
+            x1=across(place(one.p50_us)),
+            x2=across(place(one.p50_us)),
+            y1=y_top,
+            y2=y_bottom,
+            class_=f"half {look(one.name, services)}-line",
+        )
+        for one in timings
+        if one.p50_us >= low
+    ]
+    told = [f"{one.name}: half within {duration(one.p50_us)}, {_late(one)}" for one in timings]
+    shape = drawing(
+        f"{anchor}-plot",
+        title,
+        f"{'; '.join(told)}.",
+        y_bottom + AXIS,
+        [
+            levels(steps, [f"{100 * step:.3g} %" for step in steps], steps[-1], y_top, y_bottom),
+            stretched(y_top, y_bottom - y_top, curves),
+            halves,
+            marks_below(places, y_bottom),
+        ],
+    )
+    key = legend((look(one.name, services), _sentence(one, what)) for one in timings)
+    return figure(anchor, title, description, [shape, key], timing_table(timings, title))
+
+
+def _late(one: Timing) -> str:
+    return f"99 % within {duration(one.p99_us)}"
+
+
+def _sentence(one: Timing, what: str) -> str:
+    return (
+        f"{one.name}: half within {duration(one.p50_us)}, {_late(one)}, the longest "
+        f"{duration(one.max_us)}; {count(one.n, what)}"
+    )
+
+
+def _curve(one: Timing, look_: str, top: float, place: object) -> list[Markup]:
+    assert callable(place)
+    points: list[str] = []
+    last = -1.0
+    for low, high, n in one.bins:
+        y = 1000 * (1 - n / one.n / top)
+        if low == 0:
+            right = 1000 * (AT_ONCE - 0.015)
+            points.append(f"M0 1000V{y:.1f}H{right:.1f}V1000")
+            continue
+        left, right = 1000 * place(low), 1000 * place(high)
+        if abs(left - last) > 0.01:
+            points.append(f"{'V1000' if last >= 0 else ''}M{left:.1f} 1000")
+        points.append(f"V{y:.1f}H{right:.1f}")
+        last = right
+    path = "".join(points) + ("V1000" if last >= 0 else "")
+    return [
+        tag("path", d=path, class_=f"area {look_}"),
+        tag("path", d=path, class_=f"curve {look_}-line", vector_effect="non-scaling-stroke"),
+    ]
+
+
+def timing_table(timings: Sequence[Timing], label: str) -> Markup:
+    """Return quantiles as a table."""
+    rows = [
+        [
+            one.name,
+            f"{one.n:,}",
+            *map(duration, (one.mean_us, one.p50_us, one.p90_us, one.p99_us, one.max_us)),
+        ]
+        for one in timings
+    ]
+    return table(("", "number", "mean", "half", "90 %", "99 %", "longest"), rows, label)
+
+
+# Load
+
+
+def load(run: Run, anchor: str) -> Markup:
+    """Draw each node's share of what was sent."""
+    rows = [
+        (
+            f"n{one.node}",
+            f"{amount(one.messages_sent)} sent · {percent(one.share or 0.0)}",
+            [("s0", one.share or 0.0, f"n{one.node} sent {percent(one.share or 0.0)}")],
+        )
+        for one in run.load
+    ]
+    largest = max((one.share or 0.0 for one in run.load), default=1.0)
+    shape = _rows(f"{anchor}-plot", "Share of each node", _load_told(run.load), rows, largest or 1.0)
+    headings = (
+        "node", "messages sent", "content sent", "share", "messages delivered", "content delivered",
+        "visits of the token", "packets sent", "sent again",
+    )  # fmt: skip
+    cells = [
+        [
+            f"n{one.node}",
+            f"{one.messages_sent:,}",
+            size(one.bytes_sent),
+            percent(one.share) if one.share is not None else "–",
+            f"{one.messages_delivered:,}",
+            size(one.bytes_delivered),
+            f"{one.visits:,}",
+            f"{one.packets_sent:,}",
+            f"{one.packets_resent:,}",
+        ]
+        for one in run.load
+    ]
+    return figure(
+        anchor,
+        "Load of each node",
+        "Messages that each node put into the order, and its share of all.",
+        shape,
+        table(headings, cells, "Load of each node"),
+    )
+
+
+def _load_told(loads: Sequence[Load]) -> str:
+    return "; ".join(f"n{one.node} {percent(one.share or 0.0)}" for one in loads) + "."
+
+
+def fairness_table(rows: Sequence[Fairness]) -> Markup:
+    """Return how evenly each configuration was used, as a table."""
+    cells = [
+        [
+            one.conf_id,
+            one.members,
+            f"{one.messages:,}",
+            f"{one.jain:.3f}",
+            percent(one.least_share),
+            percent(one.most_share),
+        ]
+        for one in rows
+    ]
+    headings = ("configuration", "members", "messages", "Jain's index", "least share", "most share")
+    return table(headings, cells, "Fairness in each configuration")
+
+
+# Changes
+
+
+def changes(run: Run, anchor: str, letter_by_conf: dict[str, str]) -> Markup:
+    """Draw what each change took: unnoticed, until agreed, until all had it."""
+    shown = run.changes[:CHANGES_MAX]
+    rows = []
+    for one in shown:
+        letter = letter_by_conf.get(one.conf_id, "")
+        came = came_and_went(one)
+        parts: list[tuple[str, float, str]] = []
+        for name, us, kind in phases(one):
+            if us is not None:
+                parts.append((kind, float(us), f"{name}: {duration(us)}"))
+        took = f"{duration(one.installed_us - one.noticed_us)}"
+        rows.append((f"{letter}  {one.conf_id}", f"{took} · {came}", parts))
+    largest = max((sum(us for _, us, _ in parts) for _, _, parts in rows), default=1.0)
+    told = "; ".join(f"{name.strip()}: {text}" for name, text, _ in rows[:8])
+    shape = _rows(f"{anchor}-plot", "What each change took", f"{told}.", rows, largest or 1.0)
+    key = legend(
+        [
+            ("phase-before", "before anybody noticed"),
+            ("phase-gather", "from the first sign until the members were agreed"),
+            ("phase-recover", "until the last member had installed it"),
+        ]
+    )
+    description = "Every configuration of two or more, in the order in which they were installed."
+    if len(run.changes) > len(shown):
+        description += f" The first {len(shown)} of {len(run.changes)} are drawn."
+    cells = [
+        [
+            tag("a", one.conf_id, href=f"#{change_anchor(run, one)}") if one in shown else one.conf_id,
+            one.cause,
+            f"n{one.noticed_by}",
+            nodes(one.members),
+            moment(one.noticed_us),
+            *[duration(us) if us is not None else "–" for _, us, _ in phases(one)],
+            duration(one.installed_us - one.noticed_us),
+        ]
+        for one in run.changes
+    ]
+    headings = (
+        "configuration", "first sign", "noticed by", "members", "at", "before", "agreed after",
+        "installed after", "took",
+    )  # fmt: skip
+    numbers = table(headings, cells, "Changes of membership", texts=4)
+    return figure(anchor, "What each change took", description, [shape, key], numbers)
+
+
+def change_anchor(run: Run, change: Change) -> str:
+    """Return where the story of a change is."""
+    return f"change-{slug(run.run_id)}-{slug(change.conf_id)}"
+
+
+def phases(change: Change) -> list[tuple[str, int | None, str]]:
+    """Return the parts of a change: name, how long (none: not known), look."""
+    before = change.detect_us if change.detect_us is not None else None
+    is_token = change.cause == "token loss"
+    if before is None and is_token:
+        before = change.silence_us
+    agreed = change.agreed_us
+    if agreed is None or not change.noticed_us <= agreed <= change.installed_us:
+        whole = change.installed_us - change.noticed_us
+        return [("unnoticed", before, "phase-before"), ("agreed", None, "phase-gather")] + [
+            ("in all", whole, "phase-recover")
+        ]
+    return [
+        ("unnoticed", before, "phase-before"),
+        ("until agreed", agreed - change.noticed_us, "phase-gather"),
+        ("until installed", change.installed_us - agreed, "phase-recover"),
+    ]
+
+
+def came_and_went(change: Change) -> str:
+    """Return who left and who joined."""
+    parts = [
+        f"{nodes(who)} {what}"
+        for who, what in ((change.left, "left"), (change.joined, "joined"))
+        if who
+    ]
+    return ", ".join(parts) or "the same members"
+
+
+# Rows of bars
+
+
+def _rows(
+    anchor: str,
+    title: str,
+    description: str,
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, float, str]]]],
+    largest: float,
+) -> Markup:
+    """Draw a bar a row, of one or more parts; its name and its text stand above it."""
+    parts: list[Content] = []
+    for number, (name, text, bars) in enumerate(rows):
+        y = number * ROW
+        parts.append(tag("text", name, x="0", y=y + 14, class_="name"))
+        parts.append(tag("text", text, x="100%", y=y + 14, text_anchor="end", class_="tick"))
+        left = 0.0
+        for kind, value, told in bars:
+            width = max(value / largest, 0.002)
+            parts.append(
+                tag(
+                    "rect",
+                    tag("title", told),
+                    x=across(left),
+                    y=y + 20,
+                    width=across(width),
+                    height=12,
+                    class_=kind,
+                )
+            )
+            left += width
+    return drawing(anchor, title, description, max(1, len(rows)) * ROW, join(parts))
