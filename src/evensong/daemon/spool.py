@@ -17,7 +17,6 @@ from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisi
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.timer import NEVER
 from evensong.core.unit import UNIT
-from evensong.daemon.hostclock import clock_name
 from evensong.daemon.listener import Listener
 from evensong.trace import spool
 from evensong.trace.schema import CODE_BY_SERVICE
@@ -105,7 +104,6 @@ class Spool(Listener):
             "level": traced.level,
             "wall_us": wall_us,
             "wall_offset_us": wall_us - now,
-            "clock": clock_name(),
         }
         self._event("start", now, aux=aux)
         self._write()  # whatever this life does, that it began is known

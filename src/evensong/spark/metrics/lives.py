@@ -29,7 +29,7 @@ def lives(events: DataFrame) -> DataFrame:
 
     `origin_us` is the first time of anybody with the same clock: what a time axis starts with.
     """
-    told = [F.col("aux")[name].alias(name) for name in ("clock", "level", "wall_offset_us")]
+    told = [F.col("aux")[name].alias(name) for name in ("host", "boot", "level")]
     start = F.max(F.when(F.col("etype") == "start", F.struct(*told)))
     last = F.max_by("etype", "pseq")
     found = events.groupBy(*LIFE).agg(
@@ -41,12 +41,12 @@ def lives(events: DataFrame) -> DataFrame:
         F.count_if(F.col("etype") == "conf").alias("configurations"),
         F.count("*").alias("events"),
     )
-    start_clock = F.col("start.clock")
+    host = F.col("start.host")
     unnamed = F.concat_ws("-", F.lit("life"), "node", F.col("incarnation").cast("string"))
     clock = (
         F.when(F.col("start").isNull(), unnamed)
-        .when(F.coalesce(start_clock, F.lit("")) != "", start_clock)
-        .when(F.col("start.wall_offset_us").isNull(), F.lit(VIRTUAL))
+        .when(F.coalesce(host, F.lit("")) != "", host)
+        .when(F.col("start.boot").isNull(), F.lit(VIRTUAL))
         .otherwise(unnamed)
     )
     named = found.select(
