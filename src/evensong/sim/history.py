@@ -148,7 +148,11 @@ class Life:
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Record a move of the membership's state machine."""
-        aux = (("state", change.state), ("ring", str(change.ring_id)), ("about", str(change.about)))
+        aux: tuple[tuple[str, str], ...] = (
+            ("state", change.state),
+            ("ring", str(change.ring_id)),
+            ("about", str(change.about)),
+        )
         if change.proposed:
             proposed = (" ".join(map(str, nodes)) for nodes in (change.proposed, change.failed))
             aux += tuple(zip(("proposed", "failed"), proposed, strict=True))
