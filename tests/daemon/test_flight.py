@@ -7,16 +7,19 @@ from evensong.core.effects import StateChange
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.core.totem.parameters import PROFILES
 from evensong.core.totem.timers import Timers
-from evensong.daemon.flight import ENTRIES_MAX, FILES_MAX, Flight
+from evensong.daemon.flight import BYTES_MAX, ENTRIES_MAX, FILES_MAX, Flight
+from evensong.daemon.sight import Sight
 from tests.daemon.local import LocalCluster
 
 RING = RingId(4, 1)
 
 
 def test_what_went_differently_is_remembered_in_order() -> None:
-    flight = Flight(9, 3, 1)
+    flight = Flight(9, 3, 1, 7, "demo", "this boot", 300_000)
     flight.install(Configuration(RING, NO_RING, (1, 2), transitional=False, cause="start"), 2)
-    flight.change_state(StateChange("gather", RING, "token loss", 2), 3)
+    flight.look = lambda change, now: Sight(now, "4.1", 8, 5, 11, f"2:{change.about}")
+    flight.change_state(StateChange("gather", RING, "token loss", 2, (1, 3), (2,)), 3)
+    flight.change_state(StateChange("commit", RING, "consensus", 0), 3)
     timers = Timers(PROFILES["lan"])
     for timer in timers.every:
         timer.start(0)
@@ -28,9 +31,11 @@ def test_what_went_differently_is_remembered_in_order() -> None:
     flight.end("fail", 9, "halted")
     told = [list(entry.values())[1:] for entry in flight.entries()]
     assert told == [
-        ["start", 9, "0000000000000003"],
+        ["start", 9, "0000000000000003", 7, "demo", "this boot", 300_000],
         ["conf", "4.1", False, "1 2", "start"],
-        ["state", "gather", "4.1", "token loss", 2],
+        ["state", "gather", "4.1", "token loss", 2, "1 3", "2"],
+        ["sight", 3, "4.1", 8, 5, 11, "2:2"],
+        ["state", "commit", "4.1", "consensus", 0, "", ""],
         ["timer", "token loss"],
         ["timer", "token retransmit"],
         ["timer", "consensus"],
@@ -49,9 +54,24 @@ def test_the_oldest_is_forgotten_and_the_rest_stays_small(tmp_path: Path) -> Non
         flight.change_state(StateChange("gather", RING, "x" * 1_000, number), number)
     entries = flight.entries()
     assert len(entries) == ENTRIES_MAX
-    assert entries[0]["about"] == 5
+    assert [entries[0]["what"], entries[1]["about"]] == ["start", 6]  # whose it is, is kept
     flight.write(tmp_path)
     assert (tmp_path / "flight-9.jsonl").stat().st_size < 4 * 1024 * 1024
+
+
+def test_a_large_ring_makes_it_remember_fewer_entries_and_all_of_their_members(
+    tmp_path: Path,
+) -> None:
+    flight = Flight(9, 3, 1)
+    members = tuple(range(4_000_000_000, 4_000_000_128))
+    for number in range(ENTRIES_MAX):
+        flight.install(Configuration(RING, NO_RING, members, transitional=False, cause=""), number)
+    entries = flight.entries()
+    assert 1_000 < len(entries) < ENTRIES_MAX
+    assert entries[-1]["members"] == " ".join(map(str, members))
+    assert entries[-1]["t_us"] == ENTRIES_MAX - 1
+    flight.write(tmp_path)
+    assert (tmp_path / "flight-9.jsonl").stat().st_size <= BYTES_MAX
 
 
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from evensong.cli import (
     status,
     trace,
     up,
+    why,
 )
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
@@ -54,6 +55,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     send,
     recv,
     trace,
+    why,
     bench,
     keys,
     config,

@@ -207,13 +207,23 @@ class Persist:
 class StateChange:
     """For the trace: the membership moved to another state, and why."""
 
-    __slots__ = ("about", "cause", "ring_id", "state")
+    __slots__ = ("about", "cause", "failed", "proposed", "ring_id", "state")
 
-    def __init__(self, state: str, ring_id: RingId, cause: str, about: ProcessorId) -> None:
+    def __init__(
+        self,
+        state: str,
+        ring_id: RingId,
+        cause: str,
+        about: ProcessorId,
+        proposed: tuple[ProcessorId, ...] = (),
+        failed: tuple[ProcessorId, ...] = (),
+    ) -> None:
         self.state: Final = state
         self.ring_id: Final = ring_id
         self.cause: Final = cause
         self.about: Final = about  # the processor it is about, or 0
+        self.proposed: Final = proposed  # in Gather: with whom it wants to form a ring,
+        self.failed: Final = failed  # and whom it has given up
 
 
 @final

@@ -1,8 +1,8 @@
 """The flight recorder: always on, the last things that went differently than usual, in memory.
 
-State changes, configurations, timers that fired, own lateness and what was dropped, by reason. It
-can be read from a running daemon, and is written down when a daemon ends, however it ends short of
-`kill -9`: to say why, no trace has to be switched on.
+State changes with what was known of the others, configurations, timers that fired, own lateness and
+what was dropped, by reason. It can be read from a running daemon, and is written down when a daemon
+ends, however it ends short of `kill -9`: `evensong why` needs no trace.
 """
 
 import json
@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 from evensong.core.effects import StateChange
-from evensong.core.ids import Configuration
+from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId
 from evensong.core.totem.timers import Timers
 from evensong.daemon.listener import Listener
+from evensong.daemon.sight import Look, Sight
 
 ENTRIES_MAX: Final = 10_000
-TEXT_MAX: Final = 200  # characters of a cause: 10,000 entries stay within 4 MiB
+BYTES_MAX: Final = 4 * 1024 * 1024  # of all entries, as they are written
+TEXT_MAX: Final = 200  # characters of a cause
+START_BYTES: Final = 1024  # more than how a life began takes
 FILES_MAX: Final = 5
 Entry: TypeAlias = tuple[int, str, tuple[object, ...]]  # t_us, what, figures by FIELDS
 
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    "start": ("incarnation", "boot"),
-    "state": ("state", "ring", "cause", "about"),
+    "start": ("incarnation", "boot", "node", "cluster", "host", "token_loss_us"),
+    "state": ("state", "ring", "cause", "about", "proposed", "failed"),
+    "sight": Sight._fields,
     "conf": ("conf", "transitional", "members", "cause"),
     "timer": ("name",),
     "lag": ("late_us",),
@@ -37,14 +41,33 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 class Flight(Listener):
     """A listener that remembers, and forgets the oldest."""
 
-    def __init__(self, incarnation: int, boot: int, now: int) -> None:
+    def __init__(
+        self,
+        incarnation: int,
+        boot: int,
+        now: int,
+        node: ProcessorId = NO_PROCESSOR,
+        cluster: str = "",
+        host: str = "",
+        token_loss_us: int = 0,
+    ) -> None:
         self._incarnation: Final = incarnation
-        self._entries: Final[deque[Entry]] = deque(maxlen=ENTRIES_MAX)
+        self._entries: Final[deque[Entry]] = deque()
+        self._sizes: Final[deque[int]] = deque()
+        self._size = 0
         self._dropped: dict[str, int] = {}
-        self._note(now, "start", incarnation, f"{boot:016x}")
+        self.look: Look | None = None  # what is known of the others, noted when one gathers
+        whose = (incarnation, f"{boot:016x}", node, cluster, host, token_loss_us)
+        self._start: Final[Entry] = (now, "start", whose)  # is never forgotten
 
     def _note(self, now: int, what: str, *figures: object) -> None:
+        size = len(json.dumps(_plain((now, what, figures)))) + 1
         self._entries.append((now, what, figures))
+        self._sizes.append(size)
+        self._size += size
+        while len(self._entries) >= ENTRIES_MAX or self._size > BYTES_MAX - START_BYTES:
+            self._entries.popleft()
+            self._size -= self._sizes.popleft()
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Remember a configuration."""
@@ -53,12 +76,17 @@ class Flight(Listener):
         self._note(now, "conf", conf_id, is_transitional, members, configuration.cause)
 
     def change_state(self, change: StateChange, now: int) -> None:
-        """Remember a move of the membership."""
-        self._note(now, "state", change.state, str(change.ring_id), change.cause, change.about)
+        """Remember a move of the membership; and, of one that gathers, what it knew by then."""
+        proposed, failed = (" ".join(map(str, ids)) for ids in (change.proposed, change.failed))
+        state, ring = change.state, str(change.ring_id)
+        cause = change.cause[:TEXT_MAX]
+        self._note(now, "state", state, ring, cause, change.about, proposed, failed)
+        if self.look is not None and change.state == "gather":
+            self._note(now, "sight", *self.look(change, now))
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """Remember how this life ended."""
-        self._note(now, "end", how, cause)
+        self._note(now, "end", how, cause[:TEXT_MAX])
 
     def note_timers(self, timers: Timers, now: int) -> None:
         """Remember which timers fire now; not those that do so on a ring where all is well."""
@@ -85,14 +113,7 @@ class Flight(Listener):
 
     def entries(self) -> list[dict[str, object]]:
         """Return what is remembered, the oldest first."""
-        return [
-            {
-                "t_us": now,
-                "what": what,
-                **dict(zip(FIELDS[what], map(_short, figures), strict=True)),
-            }
-            for now, what, figures in self._entries
-        ]
+        return [_plain(entry) for entry in (self._start, *self._entries)]
 
     def write(self, state: Path) -> None:
         """Write everything down as JSON lines, and keep the newest few such files.
@@ -107,8 +128,9 @@ class Flight(Listener):
                 old.unlink()
 
 
-def _short(figure: object) -> object:
-    return figure[:TEXT_MAX] if isinstance(figure, str) else figure
+def _plain(entry: Entry) -> dict[str, object]:
+    now, what, figures = entry
+    return {"t_us": now, "what": what, **dict(zip(FIELDS[what], figures, strict=True))}
 
 
 def _incarnation(path: Path) -> int:

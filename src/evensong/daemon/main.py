@@ -127,7 +127,7 @@ def run(
         stack.callback(sessions.close)
         orders.sessions = sessions.status
         driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost, control.tend])
-        memory.attach(driver, orders.refused)
+        memory.attach(driver, pace, orders.refused)
         reload = Reload(settings, keys, reread, driver, log)
         reload.tell(orders.set_settings)
         orders.add("reload", reload.answer)

@@ -7,7 +7,9 @@ from typing import Final, final
 from evensong.daemon.converter import Converter, close_leftovers, lock_trace
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.flight import Flight
+from evensong.daemon.pace import Pace
 from evensong.daemon.settings import Settings
+from evensong.daemon.sight import host_id, look_by
 from evensong.daemon.spool import Spool, Traced
 from evensong.errors import CannotStart
 
@@ -17,7 +19,16 @@ class Memory:
     """The trace, unless it is off, and the flight recorder of one life."""
 
     def __init__(self, settings: Settings, life: Life, say: Callable[[str], None]) -> None:
-        self.flight: Final = Flight(life.incarnation, life.boot, clock())
+        host, token_loss_us = host_id(), settings.parameters.token_loss
+        self.flight: Final = Flight(
+            life.incarnation,
+            life.boot,
+            clock(),
+            life.node,
+            settings.cluster,
+            host,
+            token_loss_us,
+        )
         self.spool: Spool | None = None
         self._converter: Converter | None = None
         self._state: Final = settings.state
@@ -31,13 +42,16 @@ class Memory:
             close_leftovers(directory)
         except OSError as error:
             raise CannotStart(f"trace_dir: {directory}: {error.strerror}") from None
-        traced = Traced(settings.cluster, *life, settings.trace, directory)
+        traced = Traced(settings.cluster, *life, settings.trace, directory, host, token_loss_us)
         self._converter = Converter(directory, settings.trace_keep, say)
         self.spool = Spool(traced, clock(), say)
         self.spool.closed = self._converter.want
 
-    def attach(self, driver: Driver, refused: Callable[[], Mapping[str, int]]) -> None:
+    def attach(self, driver: Driver, pace: Pace, refused: Callable[[], Mapping[str, int]]) -> None:
         """Let the driver see after what is due, and note what nobody is told of as it happens."""
+        self.flight.look = look_by(driver, pace)
+        if self.spool is not None:
+            self.spool.look = self.flight.look
         timers = driver.core.engine.machine.timers
         driver.expiring.append(lambda now: self.flight.note_timers(timers, now))
         driver.chores.append(_Observer(self, driver, refused).observe)

@@ -3,7 +3,6 @@
 from typing import Final, final
 
 from evensong.core.effects import TokenVisit
-from evensong.core.ids import NO_RING
 from evensong.daemon.listener import Listener
 
 STEP_BITS: Final = 8  # rotations are counted in steps of 256 us
@@ -17,16 +16,17 @@ class Pace(Listener):
     def __init__(self) -> None:
         self.rotations = 0
         self._steps: Final = [0] * STEPS
-        self._ring = NO_RING
-        self._visited_at = 0
+        self.last: TokenVisit | None = None  # the latest visit of the token,
+        self.visited_at = 0  # and when it was
 
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Measure the rotation that ends here, if messages were sent in it."""
-        if visit.fcc and visit.ring_id == self._ring:
+        last = self.last
+        if visit.fcc and last is not None and visit.ring_id == last.ring_id:
             self.rotations += 1
-            self._steps[min(now - self._visited_at >> STEP_BITS, STEPS - 1)] += 1
-        self._ring = visit.ring_id
-        self._visited_at = now
+            self._steps[min(now - self.visited_at >> STEP_BITS, STEPS - 1)] += 1
+        self.last = visit
+        self.visited_at = now
 
     def rotation_us(self, percent: int) -> int:
         """Return the time that so many percent of the rotations did not exceed."""

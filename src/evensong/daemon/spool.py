@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import Configuration, ProcessorId, RingId
@@ -21,6 +21,9 @@ from evensong.daemon.listener import Listener
 from evensong.trace import spool
 from evensong.trace.schema import CODE_BY_SERVICE
 from evensong.trace.spool import CLOSED, OPEN, START, Header, encode_event, frame
+
+if TYPE_CHECKING:
+    from evensong.daemon.sight import Look
 
 FLUSH_US: Final = 100_000  # what `kill -9` may cost
 FLUSH_BYTES: Final = 64 * 1024
@@ -44,6 +47,8 @@ class Traced(NamedTuple):
     boot: int
     level: str
     directory: Path
+    host: str = ""  # whose clock it is
+    token_loss_us: int = 0
 
 
 @final
@@ -73,6 +78,7 @@ class Spool(Listener):
         self.lost = 0  # records that could not be written
         self.written = 0  # bytes
         self.closed: Callable[[], None] = _nothing  # called whenever a spool has been closed
+        self.look: Look | None = None  # what is known of the others, noted when one gathers
         self._traced: Final = traced
         self._say: Final = say
         self._has_rows: Final = traced.level == "events"
@@ -104,6 +110,8 @@ class Spool(Listener):
             "level": traced.level,
             "wall_us": wall_us,
             "wall_offset_us": wall_us - now,
+            "host": traced.host,
+            "token_loss_us": traced.token_loss_us,
         }
         self._event("start", now, aux=aux)
         self._write()  # whatever this life does, that it began is known
@@ -218,7 +226,16 @@ class Spool(Listener):
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Record a move of the membership."""
-        aux = {"state": change.state, "ring": str(change.ring_id), "about": change.about}
+        aux: dict[str, object] = {
+            "state": change.state,
+            "ring": str(change.ring_id),
+            "about": change.about,
+        }
+        if change.proposed:
+            aux["proposed"] = " ".join(map(str, change.proposed))
+            aux["failed"] = " ".join(map(str, change.failed))
+        if self.look is not None and change.state == "gather":
+            aux.update(self.look(change, now)._asdict())
         self._event("state", now, change.cause, aux)
 
     def end(self, how: str, now: int, cause: str = "") -> None:

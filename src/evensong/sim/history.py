@@ -148,7 +148,14 @@ class Life:
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Record a move of the membership's state machine."""
-        aux = (("state", change.state), ("ring", str(change.ring_id)), ("about", str(change.about)))
+        aux: tuple[tuple[str, str], ...] = (
+            ("state", change.state),
+            ("ring", str(change.ring_id)),
+            ("about", str(change.about)),
+        )
+        if change.proposed:
+            proposed = (" ".join(map(str, nodes)) for nodes in (change.proposed, change.failed))
+            aux += tuple(zip(("proposed", "failed"), proposed, strict=True))
         self._event("state", now, cause=change.cause, aux=aux)
 
     def visit(self, visit: TokenVisit, now: int) -> None:
@@ -167,6 +174,10 @@ class Life:
     def note(self, etype: str, now: int, cause: str = "") -> None:
         """Record a fault done to this processor."""
         self._event(etype, now, cause=cause)
+
+    def note_lag(self, late_us: int, now: int) -> None:
+        """Record that this processor was not let run for so long."""
+        self._event("lag", now, aux=(("late_us", str(late_us)),))
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """Close the life: `fail` (crash), `stop` (left in good order), `quiesce` (end of run).

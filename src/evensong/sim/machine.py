@@ -180,6 +180,7 @@ class Processor:
         "life",
         "node",
         "paused",
+        "paused_at",
         "queue",
         "ready",
         "state",
@@ -209,6 +210,7 @@ class Processor:
         self.last_delivery: tuple[RingId, int] | None = None  # where it was sequenced
         self.busy_until = 0
         self.paused = False
+        self.paused_at = 0
         self.wake_at = NEVER  # the wake-up in the heap that counts
         self.fuse = NO_FUSE  # effects until it crashes
         self.fuse_kind = ""  # which kind of fault lit it

@@ -443,6 +443,8 @@ class World:
 
     def pause(self, processor: Processor) -> None:
         """Suspend a processor."""
+        if not processor.paused:
+            processor.paused_at = self.now
         processor.paused = True
         processor.weigh()
 
@@ -453,6 +455,8 @@ class World:
             return
         processor.paused = False
         processor.weigh()
+        if processor.life is not None:
+            processor.life.note_lag(self.now - processor.paused_at, self.now)
         if self.driver_rng.random() < 0.5:
             self.expire_due(processor, core)
         if processor.core is core:
