@@ -1,6 +1,6 @@
 """The plots of a run: throughput, how times are spread, load, and what changes took."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log10
 from typing import Final
 
@@ -55,7 +55,7 @@ def throughput(run: Run, anchor: str) -> Markup:
     sums: dict[tuple[int, int], int] = {}
     for one in run.throughput:
         sums[one.node, one.at_us] = sums.get((one.node, one.at_us), 0) + one.messages
-    steps = ticks(max(sums.values()) / seconds, 3)
+    steps = ticks(max(sums.values()) / seconds, 2)
     span = max(
         max(one.at_us for one in run.throughput) + run.width_us,
         max((life.to_us for life in run.lives), default=0),
@@ -97,7 +97,7 @@ def _panel(
     run: Run, node: int, services: Sequence[str], steps: list[float], span: int, anchor: str
 ) -> Markup:
     top, seconds = steps[-1], run.width_us / SECOND
-    y_top, y_bottom = 16, PANEL
+    y_top, y_bottom = 8, PANEL
     stacked: dict[int, float] = {}
     bars = []
     mine = [one for one in run.throughput if one.node == node]
@@ -124,23 +124,20 @@ def _panel(
         if stay.node == node and not stay.is_transitional
     ]
     lines = [
-        tag("line", x1=across(x), x2=across(x), y1=y_top - 6, y2=y_bottom, class_="install-line")
+        tag("line", x1=across(x), x2=across(x), y1=y_top, y2=y_bottom, class_="install-line")
         for x in rings
     ]
     places = [(us / span, label) for us, label in time_ticks(span, 5)]
     total = sum(one.messages for one in mine)
     busiest = max((rate * top / (y_bottom - y_top) for rate in stacked.values()), default=0.0)
+    grid = levels(steps, [amount(step) for step in steps], y_top, y_bottom)
     return drawing(
         anchor,
         f"Throughput of n{node}",
         f"n{node} delivered {count(total, 'message')}, at most {amount(busiest)} a second.",
         y_bottom + AXIS,
-        [
-            levels(steps, [amount(step) for step in steps], top, y_top, y_bottom),
-            lines,
-            bars,
-            marks_below(places, y_bottom),
-        ],
+        [grid.lines, lines, bars, marks_below(places, y_bottom)],
+        grid.scale,
     )
 
 
@@ -184,17 +181,19 @@ def spread(
         if one.p50_us >= low
     ]
     told = [f"{one.name}: half within {duration(one.p50_us)}, {_late(one)}" for one in timings]
+    grid = levels(steps, [f"{100 * step:.3g} %" for step in steps], y_top, y_bottom)
     shape = drawing(
         f"{anchor}-plot",
         title,
         f"{'; '.join(told)}.",
         y_bottom + AXIS,
         [
-            levels(steps, [f"{100 * step:.3g} %" for step in steps], steps[-1], y_top, y_bottom),
+            grid.lines,
             stretched(y_top, y_bottom - y_top, curves),
             halves,
             marks_below(places, y_bottom),
         ],
+        grid.scale,
     )
     key = legend((look(one.name, services), _sentence(one, what)) for one in timings)
     return figure(anchor, title, description, [shape, key], timing_table(timings, title))
@@ -211,8 +210,9 @@ def _sentence(one: Timing, what: str) -> str:
     )
 
 
-def _curve(one: Timing, look_: str, top: float, place: object) -> list[Markup]:
-    assert callable(place)
+def _curve(
+    one: Timing, look_: str, top: float, place: Callable[[float], float]
+) -> list[Markup]:
     points: list[str] = []
     last = -1.0
     for low, high, n in one.bins:
@@ -233,7 +233,7 @@ def _curve(one: Timing, look_: str, top: float, place: object) -> list[Markup]:
     ]
 
 
-def timing_table(timings: Sequence[Timing], label: str) -> Markup:
+def timing_table(timings: Sequence[Timing], label: str, whose: str = "service") -> Markup:
     """Return quantiles as a table."""
     rows = [
         [
@@ -243,7 +243,7 @@ def timing_table(timings: Sequence[Timing], label: str) -> Markup:
         ]
         for one in timings
     ]
-    return table(("", "number", "mean", "half", "90 %", "99 %", "longest"), rows, label)
+    return table((whose, "number", "mean", "half", "90 %", "99 %", "longest"), rows, label)
 
 
 # Load

@@ -6,11 +6,11 @@ is stretched. Each plot has a title and a description, and its numbers in a tabl
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from evensong.report.markup import Content, Markup, join, tag
 
-LABEL_GAP: Final = 4  # between a grid line and the label that sits on it
+LETTER: Final = 7.0  # width of a figure of a label
 AXIS: Final = 22  # what the labels of an axis need below a plot
 ROWS_MAX: Final = 400  # of a table behind a plot
 
@@ -28,9 +28,16 @@ def figure(
     return tag("figure", caption, body, numbers, id=anchor)
 
 
-def drawing(anchor: str, title: str, description: str, height: int, content: Content) -> Markup:
-    """Return a drawing as wide as there is room."""
-    return tag(
+def drawing(
+    anchor: str,
+    title: str,
+    description: str,
+    height: int,
+    content: Content,
+    scale: Markup | None = None,
+) -> Markup:
+    """Return a drawing as wide as there is room; a scale stands at its left."""
+    drawn = tag(
         "svg",
         tag("title", title, id=f"{anchor}-title"),
         tag("desc", description, id=f"{anchor}-desc"),
@@ -40,6 +47,7 @@ def drawing(anchor: str, title: str, description: str, height: int, content: Con
         width="100%",
         height=height,
     )
+    return drawn if scale is None else tag("div", scale, drawn, class_="plot")
 
 
 def table(
@@ -70,17 +78,29 @@ def across(share: float) -> str:
     return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
 
 
+class Levels(NamedTuple):
+    """Horizontal grid lines, and the scale that names them."""
+
+    lines: Markup
+    scale: Markup
+
+
 def levels(
-    values: Sequence[float], labels: Sequence[str], top: float, y_top: float, y_bottom: float
-) -> Markup:
-    """Return horizontal grid lines, each with its label on it at the left."""
-    parts: list[Markup] = []
+    values: Sequence[float], labels: Sequence[str], y_top: float, y_bottom: float
+) -> Levels:
+    """Return a grid from 0 to the last of some values."""
+    lines: list[Markup] = []
+    names: list[Markup] = []
     for value, label in zip(values, labels, strict=True):
-        y = y_bottom - (y_bottom - y_top) * value / top
-        parts.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid" if value else "base"))
-        if value:
-            parts.append(tag("text", label, x="0", y=y - LABEL_GAP, class_="tick"))
-    return join(parts)
+        y = y_bottom - (y_bottom - y_top) * value / values[-1]
+        lines.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid" if value else "base"))
+        names.append(tag("text", label, x="100%", y=y + 4, text_anchor="end", class_="tick"))
+    widest = max(len(label) for label in labels)
+    height = round(y_bottom + AXIS)
+    scale = tag(
+        "svg", names, width=round(widest * LETTER) + 2, height=height, aria_hidden="true"
+    )
+    return Levels(join(lines), scale)
 
 
 def marks_below(places: Sequence[tuple[float, str]], y: float) -> Markup:

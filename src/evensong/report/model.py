@@ -155,7 +155,7 @@ class Run:
     latency: tuple[Timing, ...] = ()  # by service, at the sender
     one_way: tuple[Timing, ...] = ()  # by service, at everybody else; simulated runs only
     rotation: tuple[Timing, ...] = ()  # by node
-    rounds: tuple[tuple[float, float, int], ...] = ()  # of the token, how their times are spread
+    rounds: tuple[Timing, ...] = ()  # of the token, at all nodes together: one, or none
     changes: tuple[Change, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
 

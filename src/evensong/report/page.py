@@ -17,7 +17,7 @@ from evensong.report.charts import (
 from evensong.report.drawing import table
 from evensong.report.lanes import ENDINGS, lanes, letters
 from evensong.report.markup import Content, Markup, join, slug, tag
-from evensong.report.model import FAIL, Change, Report, Run, Timing
+from evensong.report.model import Change, Report, Run
 from evensong.report.scales import amount, count, duration, moment, nodes, percent, size
 from evensong.report.style import style
 
@@ -186,9 +186,9 @@ def _plain_story(one: Change) -> list[str]:
     first = f"{blow}n{one.noticed_by} left its ring: {one.cause or 'no cause is known'}{silence}."
     took = duration(one.installed_us - one.noticed_us)
     if one.is_one_clock:
-        return [first[:1].upper() + first[1:], f"The last member had the new ring {took} later."]
+        return [first, f"The last member had the new ring {took} later."]
     return [
-        first[:1].upper() + first[1:],
+        first,
         f"n{one.noticed_by} had the new ring {took} later. Its members read different clocks, "
         "so nobody can say who was first and who was last.",
     ]
@@ -222,17 +222,6 @@ def _token(run: Run, key: str) -> Content:
     if not run.rotation:
         told = "No visits of the token were traced in this run."
         return [heading, tag("p", told, class_="soft")]
-    n = sum(one.n for one in run.rotation)
-    whole = Timing(
-        "all nodes",
-        n,
-        sum(one.mean_us * one.n for one in run.rotation) / n,
-        _within(run.rounds, n, 0.5),
-        _within(run.rounds, n, 0.9),
-        _within(run.rounds, n, 0.99),
-        max(one.max_us for one in run.rotation),
-        run.rounds,
-    )
     description = (
         "How long the token took to come back to a node, over all rounds of all nodes. A ring that "
         "has nothing to say lets its token rest."
@@ -243,20 +232,10 @@ def _token(run: Run, key: str) -> Content:
     again += f": {percent(resent / sent)}." if resent and sent else "."
     return [
         heading,
-        spread(f"rotation-{key}", "A round of the token", description, [whole], "round"),
-        timing_table(run.rotation, "Rounds of the token at each node"),
+        spread(f"rotation-{key}", "A round of the token", description, run.rounds, "round"),
+        timing_table(run.rotation, "Rounds of the token at each node", "node"),
         tag("p", again),
     ]
-
-
-def _within(bins: Sequence[tuple[float, float, int]], n: int, share: float) -> int:
-    """Return the end of the bin up to which so many are through."""
-    passed = 0
-    for _, high, number in bins:
-        passed += number
-        if passed >= share * n:
-            return round(high)
-    return round(bins[-1][1]) if bins else 0
 
 
 def _load(run: Run, key: str) -> Content:
@@ -362,8 +341,3 @@ def _definitions() -> Markup:
         dots,
     ]
     return tag("svg", tag("defs", patterns), class_="defs", aria_hidden="true")
-
-
-def has_failed(report: Report) -> bool:
-    """Whether any property is broken."""
-    return any(one.status == FAIL for run in report.runs for one in run.verdicts)

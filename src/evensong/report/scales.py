@@ -92,7 +92,7 @@ def time_ticks(span_us: float, n_steps: int) -> list[tuple[float, str]]:
         return [(at, f"{at / unit:,.0f} {name}") for at in numbers]
     step_s = next((one for one in STEPS_S if span_us / SECOND / one <= n_steps), STEPS_S[-1])
     seconds = range(0, floor(span_us / SECOND) + 1, step_s)
-    return [(at * SECOND, duration(at * SECOND) if at else "0 s") for at in seconds]
+    return [(at * SECOND, f"{at} s" if at < 120 else duration(at * SECOND)) for at in seconds]
 
 
 def decades(low: float, high: float) -> list[tuple[float, str]]:

@@ -131,6 +131,7 @@ svg { display: block; overflow: visible; } svg svg { overflow: hidden; } svg svg
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; fill: var(--ink); }
 svg .tick { fill: var(--soft); font-variant-numeric: tabular-nums; } svg .name { font-weight: 600; }
 .grid { stroke: var(--grid); } .base { stroke: var(--soft); } .lane { stroke: var(--line); stroke-dasharray: 2 4; }
+.plot { display: flex; gap: .5rem; } .plot > svg:first-child { flex: none; } .plot > svg + svg { flex: 1; min-width: 0; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem 2rem; }
 .panel-name { font-weight: 600; margin: 0; font-size: .9rem; }
 .s0 { fill: var(--s0); } .s1 { fill: url(#hatch-s1); } .s2 { fill: url(#dots-s2); } .s3 { fill: var(--s3); }

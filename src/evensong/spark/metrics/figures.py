@@ -99,7 +99,9 @@ def _run(
         tuple(_timings(latency, density, OWN)),
         tuple(_timings(latency, density, ONE_WAY)),
         tuple(_timing(f"n{row.node}", row, ()) for row in rows["rotation"]),
-        _bins(rows["rotation_density"]),
+        tuple(
+            _timing("all nodes", row, _bins(rows["rotation_density"])) for row in rows["rounds"]
+        ),
         tuple(_change(row) for row in rows["changes"]),
         tuple(verdicts.get(run_id, ())),
     )

@@ -20,6 +20,7 @@ TABLES: Final = (
     "latency",
     "latency_density",
     "rotation",
+    "rounds",
     "rotation_density",
     "changes",
 )
@@ -61,6 +62,7 @@ def measured(trace: Tables) -> Iterator[Mapping[str, DataFrame]]:
             "latency": quantiles(timed, "run_id", "kind", "service"),
             "latency_density": density(timed, "run_id", "kind", "service"),
             "rotation": quantiles(rotations(visits), "run_id", "node"),
+            "rounds": quantiles(rotations(visits), "run_id"),
             "rotation_density": density(rotations(visits), "run_id"),
             "changes": changes(trace.events, about),
         }
