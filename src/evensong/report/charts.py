@@ -75,7 +75,13 @@ def throughput(run: Run, anchor: str) -> Markup:
         ]
     )
     rows = [
-        [f"n{one.node}", one.service, moment(one.at_us), one.messages, amount(one.messages / seconds)]
+        [
+            f"n{one.node}",
+            one.service,
+            moment(one.at_us),
+            one.messages,
+            amount(one.messages / seconds),
+        ]
         + [size(one.size)]
         for one in run.throughput
     ]
@@ -119,9 +125,7 @@ def _panel(
             )
         )
     rings = [
-        stay.from_us / span
-        for stay in run.stays
-        if stay.node == node and not stay.is_transitional
+        stay.from_us / span for stay in run.stays if stay.node == node and not stay.is_transitional
     ]
     lines = [
         tag("line", x1=across(x), x2=across(x), y1=y_top, y2=y_bottom, class_="install-line")
@@ -150,7 +154,9 @@ def spread(
     """Draw how often something took how long, a curve for each of a few."""
     services = [one.name for one in timings]
     at_once = any(one.bins and one.bins[0][0] == 0 for one in timings)
-    edges = [edge for one in timings for low, high, _ in one.bins if low > 0 for edge in (low, high)]
+    edges = [
+        edge for one in timings for low, high, _ in one.bins if low > 0 for edge in (low, high)
+    ]
     low, high = min(edges, default=1.0), max(edges, default=10.0)
     begin = AT_ONCE if at_once else 0.0
     scale = (1 - begin) / (log10(high) - log10(low))
@@ -210,9 +216,7 @@ def _sentence(one: Timing, what: str) -> str:
     )
 
 
-def _curve(
-    one: Timing, look_: str, top: float, place: Callable[[float], float]
-) -> list[Markup]:
+def _curve(one: Timing, look_: str, top: float, place: Callable[[float], float]) -> list[Markup]:
     points: list[str] = []
     last = -1.0
     for low, high, n in one.bins:
@@ -260,7 +264,9 @@ def load(run: Run, anchor: str) -> Markup:
         for one in run.load
     ]
     largest = max((one.share or 0.0 for one in run.load), default=1.0)
-    shape = _rows(f"{anchor}-plot", "Share of each node", _load_told(run.load), rows, largest or 1.0)
+    shape = _rows(
+        f"{anchor}-plot", "Share of each node", _load_told(run.load), rows, largest or 1.0
+    )
     headings = (
         "node", "messages sent", "content sent", "share", "messages delivered", "content delivered",
         "visits of the token", "packets sent", "sent again",
@@ -340,7 +346,9 @@ def changes(run: Run, anchor: str, letter_by_conf: dict[str, str]) -> Markup:
         description += f" The first {len(shown)} of {len(run.changes)} are drawn."
     cells = [
         [
-            tag("a", one.conf_id, href=f"#{change_anchor(run, one)}") if one in shown else one.conf_id,
+            tag("a", one.conf_id, href=f"#{change_anchor(run, one)}")
+            if one in shown
+            else one.conf_id,
             one.cause,
             f"n{one.noticed_by}",
             nodes(one.members),

@@ -64,7 +64,8 @@ def table(
         "tr", [tag("th", name, scope="col", class_=sort(at)) for at, name in enumerate(headings)]
     )
     body = [
-        tag("tr", [tag("td", cell, class_=sort(at)) for at, cell in enumerate(row)]) for row in shown
+        tag("tr", [tag("td", cell, class_=sort(at)) for at, cell in enumerate(row)])
+        for row in shown
     ]
     rest = len(everything) - len(shown)
     more = tag("p", f"{rest:,} more rows are left out here.", class_="soft") if rest else None
@@ -85,9 +86,7 @@ class Levels(NamedTuple):
     scale: Markup
 
 
-def levels(
-    values: Sequence[float], labels: Sequence[str], y_top: float, y_bottom: float
-) -> Levels:
+def levels(values: Sequence[float], labels: Sequence[str], y_top: float, y_bottom: float) -> Levels:
     """Return a grid from 0 to the last of some values."""
     lines: list[Markup] = []
     names: list[Markup] = []
@@ -97,9 +96,7 @@ def levels(
         names.append(tag("text", label, x="100%", y=y + 4, text_anchor="end", class_="tick"))
     widest = max(len(label) for label in labels)
     height = round(y_bottom + AXIS)
-    scale = tag(
-        "svg", names, width=round(widest * LETTER) + 2, height=height, aria_hidden="true"
-    )
+    scale = tag("svg", names, width=round(widest * LETTER) + 2, height=height, aria_hidden="true")
     return Levels(join(lines), scale)
 
 

@@ -91,9 +91,7 @@ def lanes(run: Run, anchor: str) -> Markup:
     ]
     headings = ("node", "letter", "configuration", "kind", "members", "from", "to")
     numbers = table(headings, rows, "Configurations of each node", texts=5)
-    return figure(
-        anchor, "Who was with whom", description, join([*drawings, key, signs]), numbers
-    )
+    return figure(anchor, "Who was with whom", description, join([*drawings, key, signs]), numbers)
 
 
 def _drawn(
@@ -111,9 +109,7 @@ def _drawn(
     for number, node in enumerate(names):
         y = number * LANE + NAME
         parts.append(tag("text", f"n{node}", x="0", y=y - 4, class_="name"))
-        parts.append(
-            tag("line", x1="0", x2="100%", y1=y + BAR / 2, y2=y + BAR / 2, class_="lane")
-        )
+        parts.append(tag("line", x1="0", x2="100%", y1=y + BAR / 2, y2=y + BAR / 2, class_="lane"))
         stays = [
             stay for stay in run.stays if stay.node == node and (node, stay.incarnation) in keys
         ]
@@ -187,7 +183,11 @@ def _signs(life: Life, span: int, y: int, *, is_again: bool) -> list[Markup]:
     if is_again:
         title = tag("title", f"n{life.node} starts again at {moment(life.from_us)}")
         signs.append(
-            at(life.from_us / span, middle, tag("path", title, d="M-2 -7L8 0L-2 7z", class_="start"))
+            at(
+                life.from_us / span,
+                middle,
+                tag("path", title, d="M-2 -7L8 0L-2 7z", class_="start"),
+            )
         )
     title = tag("title", f"n{life.node}: {ENDINGS[life.ended]}, {moment(life.to_us)}")
     if life.ended in ("fail", "lost", "nothing"):

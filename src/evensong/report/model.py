@@ -122,6 +122,16 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Story:
+    """Why a configuration came about, in sentences."""
+
+    causes: tuple[str, ...]
+    seen: tuple[str, ...] = ()  # by each node
+    times: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """How a configuration came about, and what it took."""
 
@@ -138,7 +148,7 @@ class Change:
     silence_us: int | None  # without a token, before it was noticed
     blow: str  # the last thing known to have been done before; empty: none
     detect_us: int | None  # since then
-    story: tuple[str, ...] = ()
+    story: Story | None = None  # none: nothing but the figures is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from evensong.report.charts import (
 from evensong.report.drawing import table
 from evensong.report.lanes import ENDINGS, lanes, letters
 from evensong.report.markup import Content, Markup, join, slug, tag
-from evensong.report.model import Change, Report, Run
+from evensong.report.model import Change, Report, Run, Story
 from evensong.report.scales import amount, count, duration, moment, nodes, percent, size
 from evensong.report.style import style
 
@@ -100,7 +100,10 @@ def _tiles(report: Report) -> Markup:
         ("time", duration(span)),
         ("messages a second", amount(sent / (span / 1_000_000)) if span else "–"),
         ("changes of membership", amount(sum(len(run.changes) for run in report.runs))),
-        ("nodes, lives", f"{len({(run.run_id, life.node) for run in report.runs for life in run.lives})}, {len(lives)}"),
+        (
+            "nodes, lives",
+            f"{len({(run.run_id, life.node) for run in report.runs for life in run.lives})}, {len(lives)}",
+        ),
     ]
     return tag(
         "dl",
@@ -161,24 +164,40 @@ def _changes(run: Run, key: str) -> Content:
         heading,
         changes(run, f"changes-{key}", letter_by_conf),
         tag("ol", told, class_="stories"),
-        tag("p", f"{count(rest, 'more change')} are in the table.", class_="soft") if rest else None,
+        tag("p", f"{count(rest, 'more change')} are in the table.", class_="soft")
+        if rest
+        else None,
     ]
 
 
 def _story(run: Run, one: Change, letter_by_conf: dict[str, str]) -> Markup:
     letter = letter_by_conf.get(one.conf_id, "")
     strong = f"{letter}  ring {one.conf_id} of {nodes(one.members)}"
-    lines = one.story or _plain_story(one)
+    story = one.story or _plain_story(one)
+    seen = None
+    if story.seen:
+        lines = [tag("li", line) for line in story.seen]
+        seen = tag("details", tag("summary", "What each of them saw"), tag("ul", lines))
     return tag(
         "li",
         tag("p", tag("strong", strong), f"; {came_and_went(one)}"),
         tag("p", f"at {moment(one.noticed_us)}", class_="when"),
-        [tag("p", line, class_="tell") for line in lines],
+        [tag("p", _sentence(line)) for line in story.causes],
+        tag("p", _sentence(story.times), class_="soft") if story.times else None,
+        [tag("p", f"Not known: {line}", class_="soft") for line in story.unknown],
+        seen,
         id=change_anchor(run, one),
     )
 
 
-def _plain_story(one: Change) -> list[str]:
+def _sentence(text: str) -> str:
+    """Begin with a capital letter, unless it begins with the name of a node, and end with a stop."""
+    is_name = text[:1] == "n" and text[1:2].isdecimal()
+    begun = text if is_name else text[:1].upper() + text[1:]
+    return begun if begun.endswith((".", "!", "?")) else f"{begun}."
+
+
+def _plain_story(one: Change) -> Story:
     blow = f"{one.blow}; {duration(one.detect_us)} later " if one.blow and one.detect_us else ""
     silence = ""
     if one.cause == "token loss" and one.silence_us is not None:
@@ -186,12 +205,12 @@ def _plain_story(one: Change) -> list[str]:
     first = f"{blow}n{one.noticed_by} left its ring: {one.cause or 'no cause is known'}{silence}."
     took = duration(one.installed_us - one.noticed_us)
     if one.is_one_clock:
-        return [first, f"The last member had the new ring {took} later."]
-    return [
-        first,
-        f"n{one.noticed_by} had the new ring {took} later. Its members read different clocks, "
-        "so nobody can say who was first and who was last.",
-    ]
+        return Story((first,), times=f"the last member had the new ring {took} later")
+    return Story(
+        (first,),
+        times=f"n{one.noticed_by} had the new ring {took} later",
+        unknown=("who was first and who was last; the members read different clocks",),
+    )
 
 
 def _messages(run: Run, key: str) -> Content:

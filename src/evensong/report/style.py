@@ -162,7 +162,7 @@ tbody tr:last-child td { border-bottom: 0; } th { font-weight: 600; color: var(-
 .stories > li { border-left: 3px solid var(--line); padding: .1rem 0 .1rem 1rem; margin: 0 0 1.2rem; }
 .stories > li:target { border-left-color: var(--link); }
 .stories p { margin: .15rem 0; } .stories .when { color: var(--soft); font-size: .875rem; }
-.tell { white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; font-size: .9rem; }
+.stories details { font-size: .875rem; color: var(--soft); margin-top: .3rem; } .stories ul { padding-left: 1.1rem; margin: .4rem 0; }
 footer { margin-top: 4rem; padding-block: 1.5rem 3rem; border-top: 1px solid var(--line); color: var(--soft); font-size: .875rem; }
 
 @media (max-width: 40rem) {

@@ -79,7 +79,10 @@ def banner(sums: Sequence[Sum]) -> Markup:
         status, strong = VACUOUS, "The traces were not judged"
     elif numbers[FAIL]:
         broken = sum(one.n_violations for one in sums)
-        status, strong = FAIL, f"Broken: {count(numbers[FAIL], 'property')}, {count(broken, 'time')}"
+        status, strong = (
+            FAIL,
+            f"Broken: {count(numbers[FAIL], 'property')}, {count(broken, 'time')}",
+        )
     elif numbers[INCONCLUSIVE]:
         status, strong = INCONCLUSIVE, "Nothing is broken, and not everything can be told"
     elif numbers[PASS]:
@@ -92,9 +95,7 @@ def banner(sums: Sequence[Sum]) -> Markup:
         VACUOUS: ("is vacuous", "are vacuous"),
         PASS: ("holds", "hold"),
     }
-    parts = [
-        f"{n} {told[name][n != 1]}" for name, n in numbers.items() if n
-    ]
+    parts = [f"{n} {told[name][n != 1]}" for name, n in numbers.items() if n]
     line = f"Of {count(len(sums), 'property')}, {', '.join(parts)}." if parts else None
     return tag(
         "div",
@@ -150,7 +151,9 @@ def _item(one: Sum, *, is_run_told: bool) -> Markup:
     if meaning is None and not witnesses:
         return tag("li", tag("div", line, class_="plain-verdict"), id=anchor)
     inside = tag("div", meaning, witnesses, more, class_="inside")
-    return tag("li", tag("details", tag("summary", line), inside, open=one.status == FAIL), id=anchor)
+    return tag(
+        "li", tag("details", tag("summary", line), inside, open=one.status == FAIL), id=anchor
+    )
 
 
 def statuses_of(verdicts: Sequence[Verdict]) -> Mapping[str, int]:

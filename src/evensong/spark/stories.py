@@ -5,44 +5,65 @@ left its ring; Spark leaves out the others, and the rest is put together here, r
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.report.model import Story
 from evensong.sim.history import Event, Life
 from evensong.trace.assembly import ENDS
-from evensong.why import explain, story
+from evensong.why import Change, explain, story
 from evensong.why.records import Account, from_life
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 
-def stories(events: "DataFrame", runs: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the stories of some runs, by run and configuration; the headline is left out."""
+def stories(events: "DataFrame", runs: Sequence[str]) -> dict[str, dict[str, Story]]:
+    """Return the stories of some runs, by run and configuration."""
     rows = _telling(events.where(events.run_id.isin(*runs))).collect()
-    told: dict[str, dict[str, tuple[str, ...]]] = {}
+    told: dict[str, dict[str, Story]] = {}
     for run_id, mine in groupby(rows, key=lambda row: str(row.run_id)):
         told[run_id] = {
-            str(change.ring.ring_id): tuple(line.strip() for line in story(change)[1:])
+            str(change.ring.ring_id): _story(change)
             for change in explain(_accounts(mine))
             if change.ring is not None
         }
     return told
 
 
+def _story(change: Change) -> Story:
+    """Take a story apart: its headline, causes, what each saw, times, what is not known."""
+    _, *lines = [line.strip() for line in story(change)]
+    n_causes, n_unknown = len(change.causes), len(change.unknown)
+    body = lines[n_causes : len(lines) - n_unknown]
+    return Story(tuple(lines[:n_causes]), tuple(body[:-1]), body[-1], change.unknown)
+
+
 def _telling(events: "DataFrame") -> "DataFrame":
     """Return the events that stories are made of, in order."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     in_turn = Window.partitionBy("run_id", "node", "incarnation").orderBy("pseq")
     return (
         events.withColumn("next_etype", F.lead("etype").over(in_turn))
         .where("etype != 'token' or next_etype in ('state', 'conf')")
         .select(
-            "run_id", "node", "incarnation", "pseq", "pos", "t_us", "etype", "conf_no", "conf_id",
-            "conf_kind", "prev_conf_id", "members", "cause", "aux",
+            "run_id",
+            "node",
+            "incarnation",
+            "pseq",
+            "pos",
+            "t_us",
+            "etype",
+            "conf_no",
+            "conf_id",
+            "conf_kind",
+            "prev_conf_id",
+            "members",
+            "cause",
+            "aux",
         )  # fmt: skip
         .orderBy("run_id", "node", "incarnation", "pseq")
     )
@@ -57,7 +78,7 @@ def _accounts(rows: "Iterable[Row]") -> list[Account]:
         last = life.events[-1].etype
         life.ended = last if last in ENDS else ""
         lives.append((life, life.events[0].etype == "start"))
-    for (life, _), (following, _) in zip(lives, lives[1:], strict=False):
+    for (life, _), (following, _) in pairwise(lives):
         if not life.ended and following.node == life.node:
             life.ended = "lost"  # who lived again had died before
     return [from_life(life, "the trace", has_beginning=has) for life, has in lives]

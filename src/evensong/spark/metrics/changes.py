@@ -9,7 +9,7 @@ all install at nearly one moment, and `took_us` is left empty.
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from evensong.spark.metrics.lives import LIFE, NOTHING
 
@@ -75,9 +75,9 @@ def _ways(events: DataFrame, lives: DataFrame) -> DataFrame:
     way = (
         noted.withColumn(
             "notice",
-            F.last(F.when(F.col("is_notice"), F.struct("t_us", "silence_us")), ignorenulls=True).over(
-                under_way_so_far
-            ),
+            F.last(
+                F.when(F.col("is_notice"), F.struct("t_us", "silence_us")), ignorenulls=True
+            ).over(under_way_so_far),
         )
         # A cause and a commit stay those of the last change that had one, as in memory.
         .withColumn("way_cause", F.coalesce(latest(F.col("is_notice"), F.col("cause")), F.lit("")))
@@ -117,7 +117,8 @@ def _gathered(ways: DataFrame) -> DataFrame:
     left = F.array_sort(
         F.array_distinct(F.array_except(F.flatten(F.collect_list("former")), members))
     )
-    core = F.max_by(stayed, F.struct(F.size(stayed), -F.col("node")))
+    # Of parts of one size, those who were there already take in those who had just started.
+    core = F.max_by(stayed, F.struct(F.size(stayed), ~is_fresh, -F.col("node")))
     found = ways.groupBy("run_id", "conf_id").agg(
         members.alias("members"),
         left.alias("left"),
@@ -167,7 +168,9 @@ def _blows(events: DataFrame, lives: DataFrame) -> DataFrame:
     )
     done = events.where(F.col("etype").isin(*BLOWS)).join(clocks, list(LIFE))
     ends = lives.where(F.col("ended") == NOTHING)
-    return done.select("run_id", "clock", F.col("t_us").alias("blow_us"), text.alias("blow")).unionByName(
+    return done.select(
+        "run_id", "clock", F.col("t_us").alias("blow_us"), text.alias("blow")
+    ).unionByName(
         ends.select(
             "run_id",
             "clock",

@@ -99,9 +99,7 @@ def _run(
         tuple(_timings(latency, density, OWN)),
         tuple(_timings(latency, density, ONE_WAY)),
         tuple(_timing(f"n{row.node}", row, ()) for row in rows["rotation"]),
-        tuple(
-            _timing("all nodes", row, _bins(rows["rotation_density"])) for row in rows["rounds"]
-        ),
+        tuple(_timing("all nodes", row, _bins(rows["rotation_density"])) for row in rows["rounds"]),
         tuple(_change(row) for row in rows["changes"]),
         tuple(verdicts.get(run_id, ())),
     )
@@ -152,9 +150,7 @@ def _timings(rows: "Sequence[Row]", density: "Sequence[Row]", kind: str) -> Iter
 
 
 def _timing(name: str, row: "Row", bins: tuple[tuple[float, float, int], ...]) -> Timing:
-    return Timing(
-        name, row.n, row.mean_us, row.p50_us, row.p90_us, row.p99_us, row.max_us, bins
-    )
+    return Timing(name, row.n, row.mean_us, row.p50_us, row.p90_us, row.p99_us, row.max_us, bins)
 
 
 def _bins(rows: "Sequence[Row]") -> tuple[tuple[float, float, int], ...]:

@@ -7,7 +7,7 @@ not, or whose start is gone, has times that compare with nobody's.
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F
 
 from evensong.trace.assembly import ENDS
 from evensong.trace.schema import SERVICES
@@ -68,5 +68,3 @@ def lives(events: DataFrame) -> DataFrame:
 def ring_level(rows: DataFrame) -> DataFrame:
     """Return the rows of a node itself, without those of its clients' sessions."""
     return rows.where(F.col("session") == 0)
-
-

@@ -7,7 +7,7 @@ deliveries is summed up from there, so that a long trace is read once for all of
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from evensong.spark.metrics.lives import LIFE, ring_level, service_name
 
@@ -54,7 +54,9 @@ def throughput(counted: DataFrame, lives: DataFrame) -> DataFrame:
     bin_no = F.floor(F.col("at") * FINE_US / F.col("width_us")).cast("bigint")
     return (
         counted.join(F.broadcast(widths), "run_id")
-        .groupBy("run_id", "node", "service", "width_us", (bin_no * F.col("width_us")).alias("at_us"))
+        .groupBy(
+            "run_id", "node", "service", "width_us", (bin_no * F.col("width_us")).alias("at_us")
+        )
         .agg(*[F.sum(name).alias(name) for name in ("units", "messages", "bytes")])
         .orderBy("run_id", "node", "service", "at_us")
     )

@@ -7,7 +7,7 @@ time to everybody else (`one_way`) is known only of simulated runs, which have o
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from evensong.spark.metrics.lives import LIFE, VIRTUAL, ring_level, service_name
 
@@ -69,9 +69,7 @@ def tokens(events: DataFrame) -> DataFrame:
         F.lag("ring").over(in_turn) == F.col("ring")
     )
     return (
-        visits.withColumn(
-            "took_us", F.when(is_same, F.col("t_us") - F.lag("t_us").over(in_turn))
-        )
+        visits.withColumn("took_us", F.when(is_same, F.col("t_us") - F.lag("t_us").over(in_turn)))
         .where("etype = 'token'")
         .drop("etype")
     )
