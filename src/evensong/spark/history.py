@@ -132,9 +132,7 @@ class History:
                 "cause",
             )
             .withColumn("is_last", F.col("next_id").isNull())
-            .withColumn(
-                "regular_id", F.expr("if(is_transitional, prev_conf_id, conf_id)")
-            )
+            .withColumn("regular_id", F.expr("if(is_transitional, prev_conf_id, conf_id)"))
             .withColumn("conf_seq", F.split_part("conf_id", F.lit("."), F.lit(1)).cast("bigint"))
             .withColumn("conf_rep", F.split_part("conf_id", F.lit("."), F.lit(2)).cast("bigint"))
             .withColumn(

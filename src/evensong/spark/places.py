@@ -100,9 +100,7 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
             found.refused.append(str(error))
             continue
         whose = tuple((run_id, node) for node in nodes)
-        found.places.append(
-            Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
-        )
+        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
 
 
 def _is_running(state: Path) -> bool:
