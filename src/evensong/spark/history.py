@@ -14,7 +14,9 @@ from evensong.spark.lives import Life, lives_table, read_lives
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from evensong.spark.matching import Matching
     from evensong.spark.reading import Trace
+    from evensong.spark.soundness import Evidence, Segment
 
 LIFE: Final = ("run_id", "node", "incarnation")
 
@@ -36,7 +38,6 @@ class History:
         self.spark: Final = spark
         self.trace: Final = trace
         self.known_lives: Final[list[Life]] = read_lives(trace.events, last_ends or {})
-        self.absent_lives: list[Life] = []  # found on the way
 
     @cached_property
     def lives(self) -> "DataFrame":
@@ -147,3 +148,52 @@ class History:
             .withColumn("rank", F.dense_rank().over(run))
             .localCheckpoint()
         )
+
+    # What digests and rows say of all this; computed when first asked for
+
+    @cached_property
+    def evidence(self) -> "Evidence":
+        """Digests of what was delivered, and what does not add up."""
+        from evensong.spark.soundness import Evidence
+
+        return Evidence(self)
+
+    @cached_property
+    def matching(self) -> "Matching":
+        """Deliveries held against sends."""
+        from evensong.spark.matching import Matching
+
+        return Matching(self.evidence)
+
+    @cached_property
+    def segments(self) -> "list[Segment]":
+        """The configurations that are judged row by row; all others are sound."""
+        from evensong.spark.matching import segments_of
+
+        return segments_of(self)
+
+    @cached_property
+    def absent(self) -> list[Life]:
+        """Lives that must have been, and have no trace."""
+        from evensong.spark.absent import find_absent
+
+        return find_absent(self, self.matching.strangers)
+
+    @cached_property
+    def all_lives(self) -> "DataFrame":
+        """The lives that have a trace, and those that must have been."""
+        if not self.absent:
+            return self.lives
+        return lives_table(self.spark, [*self.known_lives, *self.absent]).localCheckpoint()
+
+    @cached_property
+    def row_findings(self) -> "DataFrame":
+        """What was found by looking at rows: `rows.OUTPUT`."""
+        from evensong.spark.segments import judge_rows
+
+        return judge_rows(self)
+
+    @cached_property
+    def sound_coms(self) -> "DataFrame":
+        """com(c) of every life, for each c that the digests prove sound."""
+        return self.matching.not_in(self.segments, self.evidence.coms)

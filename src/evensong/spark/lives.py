@@ -90,7 +90,7 @@ def _life(row: dict[str, object]) -> Life:
         return life._replace(
             level=level,
             is_blank=is_headless or level != LEVELS[-1] or pseq == 0,
-            is_bare=not is_headless and level != LEVELS[-1],
+            is_bare=not is_headless,
             has_gap=True,
             gap_pos=pos,
             gap_pseq=pseq,
