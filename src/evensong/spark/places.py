@@ -101,9 +101,7 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
             found.refused.append(str(error))
             continue
         whose = tuple((run_id, node) for node in nodes)
-        found.places.append(
-            Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
-        )
+        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
 
 
 def _is_running(state: Path) -> bool:
@@ -204,7 +202,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
 
 
 def _probe(spark: "SparkSession", place: Place) -> bool:
-    """Refuse a schema that is not ours; return whether files have dictionaries where Spark slows."""
+    """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
         names = set(read.parquet(*place.folders).columns)

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Property
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 PASS: Final = "pass"
@@ -59,8 +60,6 @@ def judge_all(
 
 def judge(history: "History", one: Property, runs: list[str], bare: set[str]) -> list[Verdict]:
     """Judge every run by one property."""
-    from pyspark.sql import functions as F
-
     started = time.perf_counter()
     finding = one.judge(history)
     checked = {
@@ -69,7 +68,9 @@ def judge(history: "History", one: Property, runs: list[str], bare: set[str]) ->
     samples = F.slice(F.array_sort(F.collect_list("text")), 1, SAMPLES_MAX).alias("samples")
     broken = {
         row["run_id"]: (row["n"], row["samples"])
-        for row in finding.violations.groupBy("run_id").agg(F.count("*").alias("n"), samples).collect()
+        for row in finding.violations.groupBy("run_id")
+        .agg(F.count("*").alias("n"), samples)
+        .collect()
     }
     took_ms = round((time.perf_counter() - started) * 1000)
     verdicts = []
@@ -120,6 +121,6 @@ def over_all_runs(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return summed
 
 
-def verdict_table(history: "History", verdicts: Iterable[Verdict]) -> "DataFrame":
+def verdict_table(history: "History", verdicts: Iterable[Verdict]) -> DataFrame:
     """Return verdicts as a DataFrame: one row a run and property."""
     return history.spark.createDataFrame([tuple(one) for one in verdicts], SCHEMA)
