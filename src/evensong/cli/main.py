@@ -9,6 +9,7 @@ from typing import Final
 
 from evensong import __version__
 from evensong.cli import (
+    audit,
     bench,
     completion,
     config,
@@ -56,6 +57,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     recv,
     trace,
     why,
+    audit,
     bench,
     keys,
     config,

@@ -6,14 +6,14 @@ as one of which nothing is known; a life is known up to its first gap; who lived
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
 from evensong.trace.assembly import ENDS
 from evensong.trace.spool import LEVELS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA: Final = (
     "run_id string, node bigint, incarnation bigint, level string, is_blank boolean, "
@@ -46,10 +46,15 @@ class Life(NamedTuple):
         return f"node {self.node}/{self.incarnation} of run {self.run_id}"
 
 
-def read_lives(events: "DataFrame", last_ends: Mapping[tuple[str, int], str]) -> list[Life]:
-    """Return every life that has events; `last_ends` tells the end of a node's last one."""
-    from pyspark.sql import functions as F
+class ReadLives(NamedTuple):
+    """The lives of every run, and what is wrong with runs that cannot be put together."""
 
+    lives: list[Life]
+    refused: dict[str, str]  # by run
+
+
+def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> ReadLives:
+    """Return every life that has events; `last_ends` tells the end of a node's last one."""
     is_end = F.col("etype").isin(*ENDS)
     is_gap = F.col("etype") == "gap"
     told = (
@@ -66,8 +71,15 @@ def read_lives(events: "DataFrame", last_ends: Mapping[tuple[str, int], str]) ->
         )
         .collect()
     )
-    lives = [_life(row.asDict()) for row in told]
-    return _settled(_judged(lives), last_ends)
+    lives = []
+    refused: dict[str, str] = {}
+    for row in told:
+        try:
+            lives.append(_life(row.asDict()))
+        except BadTrace as error:
+            refused.setdefault(row["run_id"], str(error))
+    lives = [life for life in lives if life.run_id not in refused]
+    return ReadLives(_settled(_judged(lives), last_ends), refused)
 
 
 def _life(row: dict[str, object]) -> Life:
@@ -90,7 +102,7 @@ def _life(row: dict[str, object]) -> Life:
         return life._replace(
             level=level,
             is_blank=is_headless or level != LEVELS[-1] or pseq == 0,
-            is_bare=not is_headless and level != LEVELS[-1],
+            is_bare=not is_headless,
             has_gap=True,
             gap_pos=pos,
             gap_pseq=pseq,
@@ -149,6 +161,6 @@ def _settled(lives: list[Life], last_ends: Mapping[tuple[str, int], str]) -> lis
     return sorted(settled)
 
 
-def lives_table(spark: "SparkSession", lives: Iterable[Life]) -> "DataFrame":
+def lives_table(spark: SparkSession, lives: Iterable[Life]) -> DataFrame:
     """Return lives as a DataFrame."""
     return spark.createDataFrame(list(lives), SCHEMA)

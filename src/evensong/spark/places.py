@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from evensong.errors import BadTrace
+from evensong.trace.columns import part_name
 from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
@@ -100,9 +101,7 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
             found.refused.append(str(error))
             continue
         whose = tuple((run_id, node) for node in nodes)
-        found.places.append(
-            Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
-        )
+        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
 
 
 def _is_running(state: Path) -> bool:
@@ -142,7 +141,7 @@ def _look_at_run(run: Path) -> tuple[list[int], bool]:
         nodes.append(node_of(folder))
         for table, parts in parts_in(folder).items():
             for part in parts:
-                has_dictionaries |= _look_at_file(folder / f"{table}-{part:04}.parquet", table)
+                has_dictionaries |= _look_at_file(folder / part_name(table, part), table)
     if not nodes:
         raise BadTrace(f"{run}: has no node=… in it")
     return nodes, has_dictionaries
@@ -203,7 +202,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
 
 
 def _probe(spark: "SparkSession", place: Place) -> bool:
-    """Refuse a schema that is not ours; return whether files have dictionaries where Spark slows."""
+    """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
         names = set(read.parquet(*place.folders).columns)
