@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, Subparsers, add_command
 from evensong.cli.progress import Progress
+from evensong.cli.text import printable
 from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         for run_id, changes in chosen.items():
             if len(chosen) > 1:
-                print(f"run {run_id}")
+                print(f"run {printable(run_id)}")
             for change in changes:
-                print("\n".join(story(change)))
+                for line in story(change):
+                    print(printable(line))  # a trace may have come from anywhere
             if not changes:
                 print("no view has changed")
         for note in sources.notes:

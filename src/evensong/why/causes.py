@@ -10,7 +10,7 @@ from typing import Final
 from evensong.core.ids import ProcessorId, RingId
 from evensong.why.changes import Cause, Company, gone_of, sides_of
 from evensong.why.links import Links, links_of
-from evensong.why.passages import DEAF, FOREIGN, JOIN, LEAVE, TOKEN_LOSS, Passage, Ring
+from evensong.why.passages import DEAF, FOREIGN, JOIN, LEAVE, SILENCE, TOKEN_LOSS, Passage, Ring
 from evensong.why.records import Record, unique
 from evensong.why.words import listed, members_text, ms, names
 
@@ -26,6 +26,7 @@ KINDS: Final = {
     "apart": "it went elsewhere",
     "restart": "it started again",
     "join": "it started",
+    "came": "it was not with them before; where it was is not recorded",
     "start": "all of them started",
     "alone": "it found nobody else",
     "merge": "rings heard of each other",
@@ -44,6 +45,7 @@ def causes_of(company: Company, ring: Ring | None, ways: Sequence[Passage]) -> t
     found += _lateness(company, ways, explained)
     found += _arrivals(company, ring, ways)
     found += _merge(ring, ways)
+    found += _strangers(ring, ways)
     if not found:
         found += _deafness(ways) or _lost_token(ring, ways) or _guests(ring, ways)
     if not found:
@@ -122,20 +124,23 @@ def _known_fate(
         why = stay.end.text("cause") or "no reason is recorded"
         sentence = f"n{node} failed ({why}){_silence(node, ways)}"
         return Cause("killed", (node,), sentence, (stay.end, *_silence_records(node, ways)))
-    if stay is not None and stay.account.is_stuck:
+    cut = company.cut_before(next(way for way in ways if way.left == old), node)
+    records = _silence_records(node, ways)
+    if cut is not None and cut.account.is_stuck and not company.is_seen_after(node, old.ring_id):
         sentence = f"n{node} is suspended or hung: its daemon is there and does not answer"
-        records = (stay.last, *_silence_records(node, ways))
-        return Cause("stuck", (node,), sentence + _silence(node, ways), records)
-    if stay is not None and how == "lost":
-        sentence = f"n{node} was killed: its record ends without a goodbye{_silence(node, ways)}"
-        return Cause("killed", (node,), sentence, (stay.last, *_silence_records(node, ways)))
+        return Cause("stuck", (node,), sentence + _silence(node, ways), (cut.last, *records))
+    if cut is not None and cut.account.ended == "lost":
+        where = f" in ring {cut.ring.ring_id}" if cut.ring.members else " before its first ring"
+        where = "" if cut.ring.ring_id == old.ring_id else where
+        sentence = f"n{node} was killed: its record stops{where}, without a goodbye"
+        return Cause("killed", (node,), sentence + _silence(node, ways), (cut.last, *records))
     way = company.way_out(node, old.ring_id)
     lag = _lateness_of(company, way) if way is not None else None
     if lag is not None:
         sentence = (
             f"n{node} was itself {ms(lag[0])} late, suspended or too busy: the others gave it up"
         )
-        return Cause("late", (node,), sentence, (lag[1], *_silence_records(node, ways)))
+        return Cause("late", (node,), sentence, (lag[1], *records))
     return None
 
 
@@ -260,7 +265,7 @@ def _other_fate(
     account = company.account_of(node)
     again = ""
     if account is not None:
-        again = f"; of that time it has no record (n{node} lives as {account.incarnation})"
+        again = "; of that time it has no record"
     sentence = f"n{node} was killed or cut off{_silence(node, ways)}{again}"
     return Cause("silent", (node,), sentence, records)
 
@@ -274,7 +279,8 @@ def _lateness_of(company: Company, way: Passage) -> tuple[int, Record] | None:
     limit_us = lateness_limit_us(company)
     if lag is None or way.is_fresh or not limit_us or lag[0] <= limit_us:
         return None
-    return lag
+    is_of_this_ring = way.began.t_us - way.since_us >= lag[0]  # else it was late before that
+    return lag if is_of_this_ring else None
 
 
 def _lateness(
@@ -282,9 +288,11 @@ def _lateness(
 ) -> list[Cause]:
     """Name those who were late themselves, and whether anybody else suspected somebody."""
     found = []
+    is_suspicion = any(way.cause == TOKEN_LOSS or way.gave_up_by(SILENCE) for way in ways)
     for way in ways:
         lag = _lateness_of(company, way)
-        if lag is None or way.node in explained:
+        is_return = any(one.left.ring_id > way.left.ring_id for one in ways if not one.is_fresh)
+        if lag is None or way.node in explained or not (is_suspicion or is_return):
             continue
         others = [one for one in ways if one is not way and one.cause == TOKEN_LOSS]
         if others:
@@ -353,6 +361,20 @@ def _merge(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
         sentence += f"; n{node} heard {sign} of n{way.about}, ring {other.ring_id}"
     records = tuple(way.began for way in settled)
     return [Cause("merge", tuple(sorted(left_by)), sentence, records)]
+
+
+def _strangers(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
+    """Name those who came from where nobody recorded, and how they were heard of."""
+    if all(way.is_fresh for way in ways):
+        return []  # it is they who came, as far as anybody knows
+    known = {way.node for way in ways} | {node for way in ways for node in way.left.members}
+    found = []
+    for node in sorted(set(ring.members) - known if ring is not None else ()):
+        signs = [way for way in ways if way.about == node]
+        how = f"; n{signs[0].node} heard it ({signs[0].cause})" if signs else ""
+        sentence = f"n{node} came: from where, or whether it had just started, is not recorded{how}"
+        found.append(Cause("came", (node,), sentence, tuple(way.began for way in signs or ways)))
+    return found
 
 
 def _deafness(ways: Sequence[Passage]) -> list[Cause]:

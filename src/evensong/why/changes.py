@@ -66,6 +66,28 @@ class Company:
                 return stay
         return None
 
+    def cut_before(self, way: Passage, node: ProcessorId) -> Stay | None:
+        """Return where the record of a node stops that was with another one in the ring it left.
+
+        The last moments of a life that was killed are not written down, nor are those of one that
+        is suspended: its record may stop before that ring, even before any.
+        """
+        found = [
+            stay
+            for stay in self.stays
+            if stay.account.node == node
+            and stay.ring.ring_id <= way.left.ring_id
+            and (stay.ring.members or _is_earlier(stay, way))
+        ]
+        return max(found, key=lambda one: one.account.incarnation, default=None)
+
+    def is_seen_after(self, node: ProcessorId, ring_id: RingId) -> bool:
+        """Whether a node was in a later ring of anybody."""
+        return any(
+            one.joined is not None and one.joined.ring_id > ring_id and node in one.joined.members
+            for one in self.passages
+        )
+
     def lived_before(self, account: Account) -> bool:
         """Whether the node is known to have lived before this life."""
         node, incarnation = account.node, account.incarnation
@@ -114,10 +136,23 @@ def groups_of(company: Company) -> list[tuple[Ring | None, list[Passage]]]:
 
 
 def sides_of(ways: Sequence[Passage]) -> tuple[Ring, ...]:
-    """Return the rings that these come from, the one that most of them come from first."""
+    """Return the rings that these come from, the one that most of them come from first.
+
+    Rings of one, of those who have just started, are last.
+    """
     rings = {way.left.ring_id: way.left for way in ways}
-    counts = {ring_id: sum(way.left.ring_id == ring_id for way in ways) for ring_id in rings}
-    return tuple(sorted(rings.values(), key=lambda ring: (-counts[ring.ring_id], ring.ring_id)))
+    fresh = {way.left.ring_id for way in ways if way.is_fresh}
+    here = {node for way in ways for node in (way.joined.members if way.joined else (way.node,))}
+    elsewhere = {way.node: way.left.ring_id for way in ways}
+
+    def size(ring: Ring) -> int:
+        return sum(
+            elsewhere.get(one, ring.ring_id) == ring.ring_id for one in here & {*ring.members}
+        )
+
+    return tuple(
+        sorted(rings.values(), key=lambda one: (one.ring_id in fresh, -size(one), one.ring_id))
+    )
 
 
 def came_of(ring: Ring | None, ways: Sequence[Passage]) -> tuple[ProcessorId, ...]:
@@ -191,3 +226,7 @@ def _incarnation(account: Account) -> int:
 
 def _whose(account: Account) -> tuple[ProcessorId, int]:
     return account.node, account.incarnation
+
+
+def _is_earlier(stay: Stay, way: Passage) -> bool:
+    return one_clock([stay.account, way.account]) and stay.last.t_us < way.began.t_us

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from evensong.core.ids import ProcessorId, RingId
+from evensong.core.ids import NO_RING, ProcessorId, RingId
 from evensong.why.records import Account, Record, ages, ring_id
 
 SILENCE: Final = "consensus timeout"  # did not agree in time
@@ -24,6 +24,9 @@ class Ring(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ring_id} {{{','.join(map(str, self.members))}}}"
+
+
+NOWHERE: Final = Ring(NO_RING, ())
 
 
 class GivenUp(NamedTuple):
@@ -52,6 +55,7 @@ class Passage:
     account: Account
     left: Ring
     is_fresh: bool  # it had just started, and leaves the ring of one it started with
+    since_us: int  # when that ring was installed
     began: Record  # the first gathering
     installed: Record | None = None
     joined: Ring | None = None
@@ -148,6 +152,7 @@ def passages(account: Account) -> Iterator[Passage | Stay]:
     """Yield the ways of one life, in order, and where it was last."""
     ring: Ring | None = None
     is_fresh = True
+    since_us = 0
     passage: Passage | None = None
     lags: list[Record] = []
     visit: Record | None = None
@@ -163,7 +168,7 @@ def passages(account: Account) -> Iterator[Passage | Stay]:
         elif record.what == "state" and ring is not None:
             if passage is None and record.text("state") == "gather":
                 near = [one for one in lags if record.t_us - one.t_us <= LAG_NEAR_US]
-                passage = Passage(account, ring, is_fresh, record, lags=near)
+                passage = Passage(account, ring, is_fresh, since_us, record, lags=near)
                 passage.token = _token(account.node, ring, visit, record)
             if passage is not None:
                 _take(passage, record)
@@ -178,14 +183,15 @@ def passages(account: Account) -> Iterator[Passage | Stay]:
                 yield passage
                 passage = None
             is_fresh = is_first and account.has_beginning and record.text("cause") == "start"
+            since_us = record.t_us
             lags = []
         elif record.what == "end" and passage is not None:
             passage.end = record
     if passage is not None:
         yield passage
-    if ring is not None:
+    if account.records:
         last = account.records[-1]
-        yield Stay(account, ring, last if last.what == "end" else None, last)
+        yield Stay(account, ring or NOWHERE, last if last.what == "end" else None, last)
 
 
 def _take(passage: Passage, record: Record) -> None:

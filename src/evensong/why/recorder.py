@@ -84,9 +84,8 @@ def _checked(source: str, number: int, entry: object) -> dict[str, object]:
     if not 0 <= _whole(entry.get("t_us")) <= NUMBER_MAX:
         raise BadTrace(f"{source}: line {number} has no time")
     for name, figure in entry.items():
-        is_fit = isinstance(figure, int | bool) or (
-            isinstance(figure, str) and figure.isprintable()
-        )
+        is_number = isinstance(figure, int) and abs(figure) <= NUMBER_MAX
+        is_fit = is_number or (isinstance(figure, str) and figure.isprintable())
         if not is_fit or not name.isprintable():
             raise BadTrace(f"{source}: line {number}: {name!r} is not what a recorder writes")
     return entry

@@ -13,6 +13,7 @@ from evensong.core.ids import ProcessorId, RingId
 from evensong.sim.history import History, Life
 
 VIRTUAL: Final = "virtual"  # the clock of the simulator, which all of its processors share
+DIGITS_MAX: Final = 20  # of a number of 64 bits
 ENDS: Final = frozenset(["stop", "fail", "quiesce", "lost"])
 
 
@@ -31,12 +32,12 @@ class Record(NamedTuple):
 
     def number(self, name: str) -> int | None:
         """Return a figure that is a number, none if it is not there."""
-        text = self.text(name)
-        return int(text) if text.removeprefix("-").isdecimal() else None
+        return whole(self.text(name))
 
     def nodes(self, name: str) -> frozenset[ProcessorId]:
         """Return a figure that lists nodes."""
-        return frozenset(int(one) for one in self.text(name).split() if one.isdecimal())
+        listed = map(whole, self.text(name).split())
+        return frozenset(one for one in listed if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +63,14 @@ def from_history(history: History, source: str = "the simulator") -> list[Accoun
 def from_life(life: Life, source: str, *, has_beginning: bool = True) -> Account:
     """Return the account of a life of a trace."""
     start = dict(life.events[0].aux) if life.events and life.events[0].etype == "start" else {}
-    loss = start.get("token_loss_us", "")
+    loss_us = whole(start.get("token_loss_us", ""))
     return Account(
         life.node,
         life.incarnation,
         source,
         # What a daemon writes has its boot in it; only the simulator's lives have none.
         start.get("host", "") if "boot" in start else VIRTUAL if has_beginning else "",
-        int(loss) if loss.isdecimal() else 0,
+        loss_us or 0,
         life.ended,
         has_beginning=has_beginning,
         records=list(_with_deliveries(life)),
@@ -102,21 +103,24 @@ def _with_deliveries(life: Life) -> Iterator[Record]:
         yield Record(life.node, life.incarnation, event.t_us, what, figures)
 
 
+def whole(text: str) -> int | None:
+    """Read a number; none if it is not one that was ever written."""
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else None
+
+
 def ring_id(text: str) -> RingId | None:
     """Read `8.1`; none if it is not the id of a ring."""
-    seq, _, rep = text.partition(".")
-    if not (seq.isdecimal() and rep.isdecimal()):
-        return None
-    return RingId(int(seq), int(rep))
+    seq, rep = map(whole, text.partition(".")[::2])
+    return None if seq is None or rep is None else RingId(seq, rep)
 
 
 def ages(text: str) -> dict[ProcessorId, int]:
     """Read `2:350 3:90210`: nodes, and how many microseconds ago each was heard."""
     found: dict[ProcessorId, int] = {}
     for one in text.split():
-        node, _, us = one.partition(":")
-        if node.isdecimal() and us.isdecimal():
-            found[int(node)] = int(us)
+        node, us = map(whole, one.partition(":")[::2])
+        if node is not None and us is not None:
+            found[node] = us
     return found
 
 

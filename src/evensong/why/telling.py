@@ -8,6 +8,7 @@ from evensong.why.records import Record
 from evensong.why.words import listed, members_text, ms, names
 
 INDENT: Final = "  "
+LATE_US: Final = 10_000  # less is not worth a word
 
 
 def story(change: Change) -> list[str]:
@@ -48,7 +49,7 @@ def _seen(way: Passage) -> list[str]:
         word = "heard" if "heard" in way.began.figures else "last delivered of"
         told.append(f"{word} " + ", ".join(f"n{node} {ms(us)}" for node, us in heard.items()))
     lag = way.lag()
-    if lag is not None and not way.is_fresh:
+    if lag is not None and lag[0] >= LATE_US and not way.is_fresh:
         told.append(f"own loop {ms(lag[0])} late")
     told += _beliefs(way)
     return ["; ".join(told)]
@@ -87,7 +88,8 @@ def _times(change: Change) -> str:
     )
     if slowest is not None and change.recover_us is not None:
         phases = [f"{name} {ms(us)}" for name, us in slowest.phases_us().items()]
-        told.append(f"recovered in {ms(change.recover_us)} (n{slowest.node}: {listed(phases)})")
+        word = "took" if all(way.is_fresh for way in change.passages) else "recovered in"
+        told.append(f"{word} {ms(change.recover_us)} (n{slowest.node}: {listed(phases)})")
     if not told:
         return "how long it takes is not known yet"
     clock = "times of one clock" if change.is_one_clock else "each node's time by its own clock"
