@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,15 +62,17 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
-    from evensong.spark.auditing import run_audit
+    from evensong.spark.auditing import SCRATCH, run_audit
     from evensong.spark.properties import PROPERTIES
+    from evensong.spark.reporting import report_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
 
     properties: list[str] | None = args.properties
     total = len(properties or PROPERTIES)
     with (
-        session_from(args, "evensong audit", quick=_is_small(args.paths)) as spark,
+        session_from(args, "evensong audit", quick=is_small(args.paths)) as spark,
         Progress("audit", total) as progress,
+        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
     ):
         found = run_audit(
             spark,
@@ -78,9 +81,11 @@ def run(args: argparse.Namespace) -> int:
             keep_going=args.keep_going,
             running_end="quiesce" if args.quiesced else "",
             told=lambda _, number, __: progress.advance(int(number > 0)),
+            scratch=Path(scratch),
         )
         if args.report is not None:
-            _write_report(found, args.report)
+            shown = [*args.paths, "--report", str(args.report)]
+            write_report(args.report, report_of(found, args.paths, ["audit", *shown]))
     if args.json:
         print(json.dumps(plain(found)))
     else:
@@ -88,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
 
 
-def _is_small(paths: list[str]) -> bool:
+def is_small(paths: list[str]) -> bool:
     """Whether all of it is here and so little that starting quickly matters more than speed."""
     from evensong.spark.places import is_elsewhere
 
@@ -102,19 +107,6 @@ def _is_small(paths: list[str]) -> bool:
             if total > limit:
                 return False
     return True
-
-
-def _write_report(found: "Audit", path: Path) -> None:
-    """Write the page, if the part that draws it is installed."""
-    from importlib import import_module
-
-    from evensong.errors import BadTrace
-
-    try:
-        write = import_module("evensong.spark.reporting").write_audit
-    except ImportError as missing:
-        raise BadTrace(f"--report: this installation cannot draw reports ({missing})") from missing
-    write(found, path)
 
 
 def plain(found: "Audit") -> dict[str, object]:

@@ -175,8 +175,8 @@ class Source:
     """Something that was read."""
 
     name: str  # as the user gave it
-    files: int
-    size: int  # bytes
+    files: int | None = None  # none: it lies elsewhere, and nobody counted
+    size: int | None = None  # bytes
 
 
 @dataclass(frozen=True, slots=True)

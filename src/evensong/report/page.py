@@ -17,7 +17,7 @@ from evensong.report.charts import (
 from evensong.report.drawing import table
 from evensong.report.lanes import ENDINGS, lanes, letters
 from evensong.report.markup import Content, Markup, join, slug, tag
-from evensong.report.model import Change, Report, Run, Story
+from evensong.report.model import Change, Report, Run, Source, Story
 from evensong.report.scales import amount, count, duration, moment, nodes, percent, size
 from evensong.report.style import style
 
@@ -283,8 +283,7 @@ def _load(run: Run, key: str) -> Content:
 def _read(report: Report) -> Content:
     parts: list[Content] = []
     if report.sources:
-        rows = [[tag("code", one.name), f"{one.files:,}", size(one.size)] for one in report.sources]
-        parts.append(table(("path", "files", "size"), rows, "What was read"))
+        parts.append(table(("path", "files", "size"), map(_source, report.sources), "Sources"))
     parts += [tag("p", note) for note in report.notes]
     rows = [
         [
@@ -312,6 +311,11 @@ def _read(report: Report) -> Content:
         told = "Times are compared only where nodes read the same clock, as on one machine."
         parts.append(tag("p", told, class_="soft"))
     return parts
+
+
+def _source(one: Source) -> list[Content]:
+    files = "–" if one.files is None else f"{one.files:,}"
+    return [tag("code", one.name), files, "–" if one.size is None else size(one.size)]
 
 
 def _doubts(gaps: int, *, has_beginning: bool) -> str:

@@ -92,19 +92,23 @@ def run_audit(
     keep_going: bool = False,
     running_end: str = "",
     told: Told | None = None,
+    scratch: Path | None = None,
 ) -> Audit:
     """Judge the traces at some paths.
 
     Unless it is told to keep going, what cannot be read ends it. `running_end` is how lives of
-    daemons that still run are taken to end; `told` hears what is being done.
+    daemons that still run are taken to end; `told` hears what is being done. Whoever goes on with
+    the history afterwards gives a directory as `scratch`, where spools are converted to.
     """
     started = time.perf_counter()
     chosen = list(properties) if properties is not None else None
     for name in chosen or ():
         if name not in PROPERTIES:
             raise BadTrace(f"no property is called {name!r}; there are {', '.join(PROPERTIES)}")
-    with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
-        places, refused = find_places(spark, paths, Path(scratch), running_end=running_end)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as made:
+        places, refused = find_places(
+            spark, paths, scratch or Path(made), running_end=running_end
+        )
         _stop_if(refused, keep_going)
         if not places:
             raise BadTrace(refused[0] if refused else "no trace was given")

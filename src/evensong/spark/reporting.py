@@ -1,0 +1,101 @@
+"""A report of what an audit found: its verdicts, and what its traces measure, as one page."""
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from evensong import __version__
+from evensong.errors import BadTrace
+from evensong.report import Report, render
+from evensong.report.model import Promise, Run, Source, Story, Verdict
+from evensong.spark.metrics.figures import runs
+from evensong.spark.metrics.tables import TABLES, measured, write_tables
+from evensong.spark.places import is_elsewhere
+from evensong.spark.properties import PROPERTIES
+from evensong.spark.stories import stories
+from evensong.spark.verdicts import verdict_table
+
+if TYPE_CHECKING:
+    from evensong.spark.auditing import Audit
+
+STEPS: Final = len(TABLES) + 1  # how often `advance` is called
+NOTES_MAX: Final = 20
+KINDS: Final = (".parquet", ".spool")
+
+
+def report_of(
+    found: "Audit",
+    paths: Sequence[str],
+    command: Sequence[str],
+    *,
+    tables_to: str | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Report:
+    """Measure what was audited, and put everything together; write the tables if told where to."""
+    by_run: dict[str, list[Verdict]] = {}
+    for one in found.verdicts:
+        by_run.setdefault(one.run_id, []).append(
+            Verdict(
+                one.property,
+                one.status,
+                one.n_checked,
+                one.n_unknown,
+                one.n_violations,
+                tuple(one.samples),
+            )
+        )
+    trace = found.history.trace
+    with measured(trace) as tables:
+        if tables_to is not None:
+            verdicts = verdict_table(found.history, found.verdicts)
+            write_tables({**tables, "verdicts": verdicts}, tables_to)
+            spark = found.history.spark
+            tables = {name: spark.read.parquet(f"{tables_to}/{name}") for name in tables}
+        shown, n_runs = runs(tables, by_run, advance)
+    told = stories(trace.events, [run.run_id for run in shown])
+    advance()
+    return Report(
+        tuple(_with_stories(run, told.get(run.run_id, {})) for run in shown),
+        tuple(Promise(one.id, one.title, one.meaning) for one in PROPERTIES.values()),
+        tuple(_source(path) for path in paths),
+        tuple(_notes(found)),
+        __version__,
+        shlex.join(["evensong", *command]),
+        n_runs,
+    )
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Write the page: all of it, or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(render(report), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadTrace(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _with_stories(run: Run, told: dict[str, Story]) -> Run:
+    changes = tuple(replace(one, story=told.get(one.conf_id)) for one in run.changes)
+    return replace(run, changes=changes)
+
+
+def _source(path: str) -> Source:
+    """Return what lies at a path; of what is elsewhere only its name is known."""
+    if is_elsewhere(path):
+        return Source(path, None, None)
+    root = Path(path.removeprefix("file://"))
+    files = [one for one in root.rglob("*") if one.suffix in KINDS and one.is_file()]
+    return Source(path, len(files), sum(one.stat().st_size for one in files))
+
+
+def _notes(found: "Audit") -> list[str]:
+    notes = [f"Left out: {line}" for line in found.refused]
+    notes += [f"Run {name}: {'; '.join(doubts)}." for name, doubts in found.doubts.items()]
+    rest = len(notes) - NOTES_MAX
+    return notes[:NOTES_MAX] + ([f"And {rest} more of the kind."] if rest > 0 else [])
