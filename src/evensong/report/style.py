@@ -167,8 +167,8 @@ footer { margin-top: 4rem; padding-block: 1.5rem 3rem; border-top: 1px solid var
 
 @media (max-width: 40rem) {
   body { font-size: 15px; } header { padding-top: 1.75rem; } h1 { font-size: 1.5rem; } h2 { margin-top: 2.5rem; }
-  .verdicts summary, .plain-verdict { grid-template-columns: 7.8rem 1fr; }
-  .verdicts .title { grid-column: 1 / -1; } .verdicts .figures { grid-column: 1 / -1; text-align: left; }
+  .verdicts summary, .plain-verdict { grid-template-columns: auto auto 1fr; }
+  .verdicts .title { grid-column: 1 / -1; grid-row: 2; }
   dl.words { grid-template-columns: 1fr; gap: .2rem; } dl.words dd { margin-bottom: .6rem; }
 }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }

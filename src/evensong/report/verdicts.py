@@ -84,7 +84,10 @@ def banner(sums: Sequence[Sum]) -> Markup:
             f"Broken: {count(numbers[FAIL], 'property')}, {count(broken, 'time')}",
         )
     elif numbers[INCONCLUSIVE]:
-        status, strong = INCONCLUSIVE, "Nothing is broken, and not everything can be told"
+        unknown, checked = sum(one.n_unknown for one in sums), sum(one.n_checked for one in sums)
+        status, strong = INCONCLUSIVE, "Nothing is broken, and not everything could be judged"
+        if unknown:
+            strong = f"Nothing is broken; {unknown:,} of {checked:,} checks cannot be decided"
     elif numbers[PASS]:
         status, strong = PASS, "Every promise was kept"
     else:
