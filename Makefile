@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-browser test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,6 +37,12 @@ test-large: $(READY) ## daemons under large messages, large states, crowds and a
 
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)
+
+test-browser: $(READY) ## the report in a headless Chromium; pictures go to out/pictures
+	@for name in chromium chromium-browser google-chrome; do \
+	    command -v $$name >/dev/null && exit 0; done; \
+	    echo "test-browser needs a Chromium, and installs none; on Debian: apt install chromium" >&2; exit 1
+	$(BIN)/python -m pytest -v -n 0 --browser --pictures out/pictures tests/browser $(PYTEST_ARGS)
 
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py

@@ -21,6 +21,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="collect tests/net too, which takes root and minutes",
     )
     parser.addoption(
+        "--browser",
+        action="store_true",
+        help="collect tests/browser too, which takes a Chromium",
+    )
+    parser.addoption(
+        "--pictures",
+        metavar="DIR",
+        help="where tests/browser leaves pictures of what it saw",
+    )
+    parser.addoption(
+        "--page",
+        metavar="FILE",
+        help="the report that tests/browser opens (default: a small one made by hand)",
+    )
+    parser.addoption(
         "--rewrite-goldens",
         action="store_true",
         help="write the stories of tests/scenarios anew; review them as a diff",
@@ -52,25 +67,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_left_out = collection_path.name == "net" and not config.getoption("--net")
+    name = collection_path.name
+    is_left_out = name in ("net", "browser") and not config.getoption(f"--{name}")
     return True if is_left_out else None
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # A session takes seconds to start and a gigabyte. With `--dist loadgroup` one worker has all
-    # tests that are about Spark, and so starts the only one.
-    for item in items:
-        if item.nodeid.startswith("tests/spark/") or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
-@pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    """One session for all tests of a process; commands called in this process use it too."""
-    from evensong.spark.session import open_session
-
-    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
-    session = open_session("tests", master="local[2]", conf=conf, quick=True)
-    yield session
-    session.stop()
