@@ -70,9 +70,14 @@ def judge(history: "History", one: Property, runs: list[str], bare: set[str]) ->
             verdicts.append(Verdict(run_id, one.id, INCONCLUSIVE, 0, 0, 0, [], took_ms))
             continue
         row = rows.get(run_id)
-        counts = (row["n_checked"], row["n_unknown"], row["n_violations"]) if row else (0, 0, 0)
+        n_checked = int(row["n_checked"]) if row else 0
+        n_unknown = int(row["n_unknown"]) if row else 0
+        n_violations = int(row["n_violations"]) if row else 0
+        status = status_of(n_checked, n_unknown, n_violations)
         samples = list(row["samples"]) if row else []
-        verdicts.append(Verdict(run_id, one.id, status_of(*counts), *counts, samples, took_ms))
+        verdicts.append(
+            Verdict(run_id, one.id, status, n_checked, n_unknown, n_violations, samples, took_ms)
+        )
     return verdicts
 
 
