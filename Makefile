@@ -22,7 +22,7 @@ demo: $(READY) ## five daemons are hurt under load, and what they promised is ch
 
 test: lint ## lint, types and every test a contributor needs
 	$(BIN)/python -m compileall -q src tests  # daemons start many times; not each compiles
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
 
 lint: $(READY) ## format, lint and types
 	$(BIN)/ruff format --check .
@@ -77,4 +77,5 @@ $(READY): requirements/dev.txt pyproject.toml
 	    --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-build-isolation --no-deps -e .
+	@$(BIN)/python -m evensong.spark.archive || true  # without it, Spark starts in twice the time
 	@touch $@
