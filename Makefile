@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-browser test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-browser test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean test-audit
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,9 @@ test-install: ## `pip install .` into an empty environment, and what importing i
 
 test-large: $(READY) ## daemons under large messages, large states, crowds and a million bad requests
 	$(BIN)/python -m pytest -v --state-mib 100 --hostile-requests 1000000 $(LARGE) $(PYTEST_ARGS)
+
+test-audit: $(READY) ## Spark's verdicts against those of the check in memory: swarm runs and mutants
+	$(BIN)/python tests/spark/agreement.py
 
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)

@@ -54,7 +54,7 @@ def find_places(
     for path in paths:
         try:
             if is_elsewhere(path):
-                found.places += _elsewhere(spark, path)
+                found.places.extend(_elsewhere(spark, path))
             else:
                 for directory in _directories(Path(_local(path))):
                     _look_at(directory, scratch, running_end, found)

@@ -50,7 +50,7 @@ def rows_of_segments(history: "History") -> DataFrame:
     lives = (
         lives_table(history.spark, [*history.known_lives, *history.absent])
         .join(runs, "run_id")
-        .select("run_id", "segment", "node", "incarnation", "ended")
+        .select("run_id", "segment", "node", "incarnation", "ended", "submitted")
     )
     parts = [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
     for kind, all_rows, more in (

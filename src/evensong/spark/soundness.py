@@ -227,7 +227,11 @@ class Evidence:
             F.least("rank", "bad_min").alias("lo"),
             F.greatest("rank", "bad_max").alias("hi"),
         )
-        return order.union(self._reaching(bad, "bad_ring_min", "bad_ring_max"))
+        # What comes before everything that anybody delivered may be what the rest depends on.
+        first = self.coms.groupBy(*COM).agg(F.min("skew").alias("skew"))
+        before_all = self.sent.join(first, list(COM)).where("seq_min < skew")
+        named = self._reaching(bad, "bad_ring_min", "bad_ring_max")
+        return order.union(named).union(_one(before_all))
 
     def _owed(self) -> DataFrame:
         """EVS3, TR3, LV-1: configurations in which somebody may owe what was sent."""

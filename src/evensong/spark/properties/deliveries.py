@@ -11,8 +11,16 @@ from pyspark.sql import functions as F
 
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
-from evensong.spark.properties.sound import VIOLATION, counted, found, row_counts, summed
-from evensong.spark.rows import AGAIN
+from evensong.spark.properties.membership import named
+from evensong.spark.properties.sound import (
+    VIOLATION,
+    counted,
+    found,
+    row_counts,
+    row_violations,
+    summed,
+)
+from evensong.spark.rows import AGAIN, OWN
 from evensong.spark.soundness import COM
 
 if TYPE_CHECKING:
@@ -38,8 +46,6 @@ def sent_once(history: "History") -> Finding:
 
 def inside_span(history: "History") -> Finding:
     """EVS2.2: every event lies in the configuration it says it belongs to."""
-    from evensong.spark.properties.sound import row_violations
-
     lives = history.lives.where("not is_blank")
     so_far = Window.partitionBy(*LIFE).orderBy("pseq")
     installed = F.sum(F.expr("if(etype = 'conf', 1, 0)")).over(so_far) - 1
@@ -175,20 +181,33 @@ def sender_order(history: "History") -> Finding:
     return found(history, "FIFO", _deliveries(history), _without_second(history))
 
 
-def sends_delivered(history: "History") -> Finding:
-    """LV-1: what a life that saw the end of the run sent, it delivered, and so did its members."""
+def submitted_delivered(history: "History") -> Finding:
+    """LV-1: what a life that saw the end of the run submitted, it and its members delivered.
+
+    How much was submitted is told by the end of the trace. Of members, those of the final
+    configuration owe what was sent in it.
+    """
     coms = history.sound_coms
-    sent = history.evidence.sent.join(
-        coms.select(*LIFE, "rank", "life_ended", "stays"), [*LIFE, "rank"]
+    asked = history.lives.where("ended = 'quiesce' and submitted > 0")
+    sent = history.evidence.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
+    own = sent.selectExpr(*LIFE, "n_sends - n_missing as n").union(
+        history.row_findings.where(f"property = '{OWN}'").select(*LIFE, "n_checked")
     )
-    alive = sent.where("life_ended in ('quiesce', '')")
-    own = counted(alive, "n_sends", "if(life_ended = '', n_missing, 0)")
+    delivered = own.groupBy(*LIFE).agg(F.sum("n").alias("n"))
+    judged = asked.join(delivered, list(LIFE), "left").fillna(0, ["n"])
+    lacking = named(history, judged.where("n < submitted")).selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        "concat(name, ' submitted ', submitted, ' units and delivered ', n, ' of them') as text",
+    )
     others = (
         coms.where("life_ended = 'quiesce'").groupBy(*COM).agg((F.count("*") - 1).alias("n_others"))
     )
-    final = sent.where("life_ended = 'quiesce' and stays").join(others, list(COM))
-    return found(
-        history, "LV-1", own, counted(final, "n_sends * n_others"), row_counts(history, "LV-1")
+    final = sent.where("stays").join(asked.select(*LIFE), list(LIFE), "left_semi")
+    owed = counted(final.join(others, list(COM)), "n_sends * n_others")
+    return Finding(
+        summed(counted(asked, "submitted"), owed, row_counts(history, "LV-1")),
+        lacking.union(row_violations(history, "LV-1")),
     )
 
 
