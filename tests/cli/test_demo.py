@@ -34,7 +34,7 @@ from evensong.trace.parquet import write_trace
 from tests.daemon.local import DEADLINE_S, wait_for
 
 Performing = Callable[[Path, argparse.Namespace, Narrator], Record]
-SHORT = ["--calm", "0.4"]
+SHORT = ["--calm", "0.4", "--no-report"]
 ALL = [1, 2, 3, 4, 5]
 
 
@@ -97,19 +97,19 @@ def test_daemons_are_hurt_and_their_traces_judged(
 
     monkeypatch.setattr(demo, "_perform", replaying(kept, records[0]))
     capsys.readouterr()
-    assert main(["demo"]) == EXIT_OK
+    assert main(["demo", "--no-report"]) == EXIT_OK
     told = capsys.readouterr().out
     assert "every promise was kept" in told
     assert "after" in re.findall(r"n3 was killed.*\n.*noticed (.*) by n\d: ", told)[0]
     assert "the same order at each" in told
 
     plant_another_order(kept / "n2" / "trace")
-    assert main(["demo"]) == EXIT_VIOLATION
+    assert main(["demo", "--no-report"]) == EXIT_VIOLATION
     told = capsys.readouterr().out
     assert "BROKEN   EVS6.1" in told
     assert "BROKEN   all deliver in one order" in told
     assert "NOT every promise was kept" in told
-    assert main(["demo", "--json"]) == EXIT_VIOLATION
+    assert main(["demo", "--json", "--no-report"]) == EXIT_VIOLATION
     result = json.loads(capsys.readouterr().out)
     assert result["kept"] is False
     assert result["violations"] > 0
@@ -212,7 +212,7 @@ def test_a_daemon_that_does_not_leave_in_good_order_is_told_and_is_1(
 
     monkeypatch.setattr(Play, "go_on", lambda self: None)
     monkeypatch.setattr(Cluster, "stop", kill_all)
-    words = ["demo", "--json", "--nodes", "4", "--keep", str(tmp_path / "kept")]
+    words = ["demo", "--json", "--no-report", "--nodes", "4", "--keep", str(tmp_path / "kept")]
     assert main(words) == EXIT_VIOLATION
     assert "n1 ended with -9" in json.loads(capsys.readouterr().out)["trouble"]
 

@@ -1,4 +1,4 @@
-"""A small report made by hand: two runs, one of them broken, with everything that a page can show."""
+"""A small report made by hand: two runs, one of them broken, and all that a page can show."""
 
 from evensong.report.model import (
     Change,

@@ -26,7 +26,7 @@ SECOND = 1_000_000
         (13 * SECOND, "13 s"),
         (200 * SECOND, "3 min 20 s"),
         (7_500 * SECOND, "2 h 5 min"),
-        (-3_000, "−3.0 ms"),
+        (-3_000, "-3.0 ms"),
     ],
 )
 def test_durations_have_the_unit_that_people_would_use(us: int, text: str) -> None:

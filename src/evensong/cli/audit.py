@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
     from evensong.spark.auditing import SCRATCH, run_audit
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import report_of, write_report
+    from evensong.spark.reporting import report_of, source_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
 
     properties: list[str] | None = args.properties
@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         )
         if args.report is not None:
             shown = [*args.paths, "--report", str(args.report)]
-            write_report(args.report, report_of(found, args.paths, ["audit", *shown]))
+            sources = [source_of(path) for path in args.paths]
+            write_report(args.report, report_of(found, sources, ["audit", *shown]))
     if args.json:
         print(json.dumps(plain(found)))
     else:

@@ -16,10 +16,11 @@ from evensong.cli import simulated
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
 from evensong.cli.paper import Paper
 from evensong.cli.up import interruptible
-from evensong.errors import BadSettings
+from evensong.errors import BadSettings, SparkFailed, SparkUnavailable
 
 if TYPE_CHECKING:
     from evensong.demo.play import Record
+    from evensong.demo.reported import Reported
 
 NODES: Final = 5
 NODES_LEAST, NODES_MOST = 4, 16
@@ -27,6 +28,7 @@ CALM_S: Final = 1.5
 CALM_LEAST_S, CALM_MOST_S = 0.1, 60.0
 SEED: Final = 1
 OUT: Final = "out"
+PAGE: Final = "report.html"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -45,6 +47,15 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         metavar="DIR",
         help="traces, logs and settings go there and stay (default: a directory that goes)",
+    )
+    real.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help=f"where the report goes (default: {OUT}/{PAGE}, or {PAGE} in --keep DIR)",
+    )
+    real.add_argument(
+        "--no-report", action="store_true", help="leave out the audit and the report, by Spark"
     )
     real.add_argument(
         "--calm",
@@ -96,11 +107,32 @@ def run(args: argparse.Namespace) -> int:
         record = _perform(directory, args, live)
         live.tell("their traces are held against extended virtual synchrony")
         findings = examine(directory, record)
+        reported = _report(directory, args, live)
     if args.json:
-        print(json.dumps(plain(findings, args.keep)))
+        print(json.dumps(plain(findings, args.keep, reported)))
     else:
-        summarize(findings, live.paper, args.keep)
-    return EXIT_OK if findings.is_kept() else EXIT_VIOLATION
+        summarize(findings, live.paper, args.keep, reported)
+    is_kept = findings.is_kept() and (reported is None or reported.is_kept())
+    return EXIT_OK if is_kept else EXIT_VIOLATION
+
+
+def _report(directory: Path, args: argparse.Namespace, live: "_Live") -> "Reported | None":
+    """Let Spark audit the traces and draw the report; without Spark there is none."""
+    if args.no_report:
+        return None
+    live.tell("Spark audits their traces, and measures them for a report")
+    page = args.report or (Path(OUT) if args.keep is None else args.keep) / PAGE
+    try:
+        from evensong.demo.reported import report_on
+
+        return report_on(
+            directory, page, lambda done, total: live.passing(f"{done} of {total} steps")
+        )
+    except ImportError as missing:
+        live.tell(f"no report: {missing}; pip install 'evensong[spark]'")
+    except (SparkUnavailable, SparkFailed) as error:
+        live.tell(f"no report: {error}")
+    return None
 
 
 def _perform(directory: Path, args: argparse.Namespace, live: "_Live") -> "Record":
@@ -111,7 +143,7 @@ def _perform(directory: Path, args: argparse.Namespace, live: "_Live") -> "Recor
 
 
 def _refuse_mixtures(args: argparse.Namespace) -> None:
-    real, story = ("nodes", "keep", "calm"), ("seed", "out")
+    real, story = ("nodes", "keep", "calm", "report"), ("seed", "out")
     for name in real if args.simulated else story:
         if getattr(args, name) is not None:
             where = "without --simulated" if args.simulated else "with --simulated"

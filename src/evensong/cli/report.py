@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page; exit with 1 if it shows a broken promise."""
     from evensong.spark.auditing import SCRATCH, run_audit
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import STEPS, report_of, write_report
+    from evensong.spark.reporting import STEPS, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN
 
     tables = ["--tables", args.tables] if args.tables else []
@@ -67,9 +67,8 @@ def run(args: argparse.Namespace) -> int:
             told=lambda *_: progress.advance(),
             scratch=Path(scratch),
         )
-        report = report_of(
-            found, args.paths, command, tables_to=args.tables, advance=progress.advance
-        )
+        sources = [source_of(path) for path in args.paths]
+        report = report_of(found, sources, command, tables_to=args.tables, advance=progress.advance)
     write_report(args.output, report)
     if args.json:
         told = {

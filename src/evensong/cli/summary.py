@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from evensong.cli.paper import Paper
 from evensong.cli.trace import plain_verdict
@@ -13,6 +13,9 @@ from evensong.demo.findings import Findings, ViewChange
 from evensong.demo.play import PROFILE, Act, named
 from evensong.sim.evs import Status, Verdict
 from evensong.trace.story import text_drawing
+
+if TYPE_CHECKING:
+    from evensong.demo.reported import Reported
 
 MS: Final = 1_000
 INDENT: Final = " " * 3
@@ -57,7 +60,9 @@ PROMISES: Final = {  # what a newcomer can rely on, and the properties that say 
 # JSON
 
 
-def plain(findings: Findings, kept: Path | None) -> dict[str, object]:
+def plain(
+    findings: Findings, kept: Path | None, reported: "Reported | None" = None
+) -> dict[str, object]:
     """Return the findings as values that JSON can carry."""
     record, verdicts, last = findings.record, findings.judgement.verdicts, findings.last_ring
     return {
@@ -88,6 +93,8 @@ def plain(findings: Findings, kept: Path | None) -> dict[str, object]:
         "unknown": verdicts.n_unknown,
         "properties": {name: plain_verdict(one) for name, one in verdicts.by_property.items()},
         "directory": None if kept is None else str(kept),
+        "audit": None if reported is None else reported.verdict,
+        "report": None if reported is None else str(reported.page),
     }
 
 
@@ -109,9 +116,11 @@ def _plain_change(one: ViewChange) -> dict[str, object]:
 # For people
 
 
-def summarize(findings: Findings, paper: Paper, kept: Path | None) -> None:
+def summarize(
+    findings: Findings, paper: Paper, kept: Path | None, reported: "Reported | None" = None
+) -> None:
     """Tell what it came to."""
-    _Summary(findings, paper).tell(kept)
+    _Summary(findings, paper).tell(kept, reported)
 
 
 @final
@@ -120,14 +129,16 @@ class _Summary:
         self._findings: Final = findings
         self._paper: Final = paper
 
-    def tell(self, kept: Path | None) -> None:
+    def tell(self, kept: Path | None, reported: "Reported | None") -> None:
         self._drawing()
         self._messages()
         self._changes()
         self._promises()
         self._ledgers()
+        if reported is not None:
+            self._audit(reported)
         self._paper.write()
-        self._verdict()
+        self._verdict(is_audit_kept=reported is None or reported.is_kept())
         if kept is not None:
             self._paper.write(f"{INDENT}kept: {kept}; look: evensong trace inspect {kept}")
 
@@ -219,8 +230,18 @@ class _Summary:
         but = f", {unknown:,} unknown" if unknown else ""
         self._say(f"{word:<8} {promise} ({checked:,} checks{but})", style)
 
-    def _verdict(self) -> None:
-        if self._findings.is_kept():
+    def _audit(self, reported: "Reported") -> None:
+        self._paper.heading("The audit, by Spark")
+        if reported.is_kept():
+            self._say(
+                f"{reported.n_properties} properties on {reported.n_rows:,} rows: none broken"
+            )
+        else:
+            self._say(f"BROKEN: {reported.n_violations:,} times", "bold red")
+        self._say(f"the report: {reported.page}", "bold")
+
+    def _verdict(self, *, is_audit_kept: bool) -> None:
+        if self._findings.is_kept() and is_audit_kept:
             self._say("every promise was kept", "bold green")
         else:
             trouble = self._findings.record.trouble

@@ -1,4 +1,4 @@
-"""The report: verdicts, stories and measurements of traces as one HTML file that needs nothing else.
+"""The report: verdicts, stories and measurements of traces, as one HTML file that stands alone.
 
 Data comes in as plain values (`model`), a page goes out (`page.render`); equal values give equal
 bytes. Nothing here knows Spark, and nothing in a page is loaded or run: no script, no network.

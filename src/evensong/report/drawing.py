@@ -1,8 +1,8 @@
 """The parts that plots are made of.
 
-A plot fills the width it is given and keeps its height and the size of its letters, on a phone as on a
-screen: places across are percentages, places down are pixels. Curves lie in a nested drawing that
-is stretched. Each plot has a title and a description, and its numbers in a table behind it.
+A plot fills the width it is given and keeps its height and the size of its letters, on a phone as
+on a screen: places across are percentages, places down are pixels. Curves lie in a nested drawing
+that is stretched. Each plot has a title and a description, and its numbers in a table behind it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ def drawing(
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[Content]], label: str, *, texts: int = 1
 ) -> Markup:
-    """Return a table that scrolls in itself; the first `texts` columns are words, others numbers."""
+    """Return a table that scrolls in itself; its first `texts` columns are words."""
     everything = list(rows)
     shown = everything[:ROWS_MAX]
 

@@ -113,8 +113,10 @@ def _drawn(
         stays = [
             stay for stay in run.stays if stay.node == node and (node, stay.incarnation) in keys
         ]
-        for stay in [*_regular(stays), *_transitional(stays)]:
-            parts.append(_bar(stay, span, y, letter_by_conf, colour_by_conf))
+        parts.extend(
+            _bar(stay, span, y, letter_by_conf, colour_by_conf)
+            for stay in [*_regular(stays), *_transitional(stays)]
+        )
         mine = sorted((life for life in lives if life.node == node), key=lambda one: one.from_us)
         for again, life in enumerate(mine):
             parts.extend(_signs(life, span, y, is_again=again > 0))

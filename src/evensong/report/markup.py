@@ -1,8 +1,10 @@
 """HTML and SVG from plain values: whatever is not marked as markup is text, and is escaped."""
 
-from collections.abc import Iterable
 from html import escape
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 VOID: Final = frozenset({"meta", "br", "hr", "line", "rect", "path", "circle", "use"})
 
@@ -14,15 +16,15 @@ class Markup(str):
     __slots__ = ()
 
 
-Content: TypeAlias = "Markup | str | int | None | Iterable[Content]"
+Content: TypeAlias = "Markup | str | int | Iterable[Content] | None"
 Value: TypeAlias = str | int | float | bool | None
 
 
 def tag(name: str, /, *content: Content, **attributes: Value) -> Markup:
     """Return an element.
 
-    `class_` is the attribute `class`, and `aria_label` is `aria-label`; one that is `None` or `False` is left
-    out, `True` stands without a value.
+    `class_` is the attribute `class`, and `aria_label` is `aria-label`; one that is `None` or
+    `False` is left out, `True` stands without a value.
     """
     told = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in VOID and not content:

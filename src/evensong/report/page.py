@@ -4,16 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from evensong.report import verdicts
-from evensong.report.charts import (
-    came_and_went,
-    change_anchor,
-    changes,
-    fairness_table,
-    load,
-    spread,
-    throughput,
-    timing_table,
-)
+from evensong.report.bars import came_and_went, change_anchor, changes, fairness_table, load
+from evensong.report.charts import spread, throughput, timing_table
 from evensong.report.drawing import table
 from evensong.report.lanes import ENDINGS, lanes, letters
 from evensong.report.markup import Content, Markup, join, slug, tag
@@ -83,10 +75,14 @@ def _subject(report: Report) -> str:
 
 def _lead(report: Report) -> str:
     lives = [life for run in report.runs for life in run.lives]
-    n_nodes = len({(run.run_id, life.node) for run in report.runs for life in run.lives})
+    n_nodes = _n_nodes(report)
     return f"{_subject(report).capitalize()}: {count(n_nodes, 'node')}, " + (
         "one life each" if len(lives) == n_nodes else f"{len(lives)} lives"
     )
+
+
+def _n_nodes(report: Report) -> int:
+    return len({(run.run_id, life.node) for run in report.runs for life in run.lives})
 
 
 def _tiles(report: Report) -> Markup:
@@ -102,7 +98,7 @@ def _tiles(report: Report) -> Markup:
         ("changes of membership", amount(sum(len(run.changes) for run in report.runs))),
         (
             "nodes, lives",
-            f"{len({(run.run_id, life.node) for run in report.runs for life in run.lives})}, {len(lives)}",
+            f"{_n_nodes(report)}, {len(lives)}",
         ),
     ]
     return tag(
@@ -113,7 +109,7 @@ def _tiles(report: Report) -> Markup:
 
 
 def _run_list(report: Report) -> Markup:
-    rows = []
+    rows: list[list[Content]] = []
     for run in report.runs:
         found = verdicts.statuses_of(run.verdicts)
         told = ", ".join(f"{n} {status}" for status, n in found.items() if n) or "not judged"
@@ -191,7 +187,7 @@ def _story(run: Run, one: Change, letter_by_conf: dict[str, str]) -> Markup:
 
 
 def _sentence(text: str) -> str:
-    """Begin with a capital letter, unless it begins with the name of a node, and end with a stop."""
+    """Begin with a capital letter, unless with the name of a node, and end with a stop."""
     is_name = text[:1] == "n" and text[1:2].isdecimal()
     begun = text if is_name else text[:1].upper() + text[1:]
     return begun if begun.endswith((".", "!", "?")) else f"{begun}."
@@ -247,7 +243,8 @@ def _token(run: Run, key: str) -> Content:
     )
     resent = sum(one.packets_resent for one in run.load)
     sent = sum(one.packets_sent for one in run.load)
-    again = f"{count(sent, 'packet')} were sent, and {count(resent, 'packet')} again because somebody lacked them"
+    again = f"{count(sent, 'packet')} were sent, and {count(resent, 'packet')} once more "
+    again += "because somebody lacked them"
     again += f": {percent(resent / sent)}." if resent and sent else "."
     return [
         heading,
@@ -269,8 +266,8 @@ def _load(run: Run, key: str) -> Content:
             tag(
                 "p",
                 f"Jain's index, weighted by what was sent in each configuration, is "
-                f"{index:.3f}. It is 1 where all members sent the same, and 1/n where one of n sent "
-                "everything; it tells what clients asked for as much as what the ring allowed.",
+                f"{index:.3f}. It is 1 where all members sent the same, and 1/n where one of n "
+                "sent everything; it tells what clients asked for as much as what the ring allowed.",
             ),
             fairness_table(run.fairness),
         ]
@@ -302,7 +299,8 @@ def _read(report: Report) -> Content:
         for life in run.lives
     ]
     headings = (
-        "run", "node", "incarnation", "level", "end", "missing", "from", "to", "configurations", "events",
+        "run", "node", "incarnation", "level", "end", "missing", "from", "to", "configurations",
+        "events",
     )  # fmt: skip
     clocks = {(run.run_id, life.clock) for run in report.runs for life in run.lives}
     parts.append(tag("h3", "Lives"))

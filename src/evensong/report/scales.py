@@ -28,9 +28,9 @@ STEPS_S: Final = (
 
 
 def duration(us: float) -> str:
-    """Return a time with two or three figures: `850 µs`, `2.2 ms`, `302 ms`, `1.5 s`, `3 min 20 s`."""
+    """Return a time with two or three figures: `850 µs`, `2.2 ms`, `302 ms`, `3 min 20 s`."""
     if us < 0:
-        return "−" + duration(-us)
+        return "-" + duration(-us)
     if us < MS:
         return f"{us:.0f} µs"
     if us < 9.95 * MS:

@@ -21,10 +21,13 @@ SIGNS: Final = {PASS: "✓", FAIL: "✕", VACUOUS: "–", INCONCLUSIVE: "?"}
 WORDS: Final = {
     PASS: "There were cases, and the traces show that it held in each of them.",
     FAIL: "The traces show that it was broken. The witness says by whom and where.",
-    VACUOUS: "Nothing in these runs was about it, so it was neither kept nor broken: no proof of anything.",
+    VACUOUS: (
+        "Nothing in these runs was about it, so it was neither kept nor broken: no proof of "
+        "anything."
+    ),
     INCONCLUSIVE: (
-        "Nothing shows that it was broken, and in some cases nobody can tell: what would decide them is "
-        "not in the traces, as after a kill, behind a gap, or with a node whose trace is missing."
+        "Nothing shows that it was broken, and in some cases nobody can tell: what would decide "
+        "them is not in the traces, as after a kill, behind a gap, or where a node's is missing."
     ),
 }
 WITNESSES_MAX: Final = 5

@@ -106,9 +106,7 @@ def run_audit(
         if name not in PROPERTIES:
             raise BadTrace(f"no property is called {name!r}; there are {', '.join(PROPERTIES)}")
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as made:
-        places, refused = find_places(
-            spark, paths, scratch or Path(made), running_end=running_end
-        )
+        places, refused = find_places(spark, paths, scratch or Path(made), running_end=running_end)
         _stop_if(refused, keep_going)
         if not places:
             raise BadTrace(refused[0] if refused else "no trace was given")

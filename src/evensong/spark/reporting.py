@@ -28,7 +28,7 @@ KINDS: Final = (".parquet", ".spool")
 
 def report_of(
     found: "Audit",
-    paths: Sequence[str],
+    sources: Sequence[Source],
     command: Sequence[str],
     *,
     tables_to: str | None = None,
@@ -60,7 +60,7 @@ def report_of(
     return Report(
         tuple(_with_stories(run, told.get(run.run_id, {})) for run in shown),
         tuple(Promise(one.id, one.title, one.meaning) for one in PROPERTIES.values()),
-        tuple(_source(path) for path in paths),
+        tuple(sources),
         tuple(_notes(found)),
         __version__,
         shlex.join(["evensong", *command]),
@@ -85,7 +85,7 @@ def _with_stories(run: Run, told: dict[str, Story]) -> Run:
     return replace(run, changes=changes)
 
 
-def _source(path: str) -> Source:
+def source_of(path: str) -> Source:
     """Return what lies at a path; of what is elsewhere only its name is known."""
     if is_elsewhere(path):
         return Source(path, None, None)

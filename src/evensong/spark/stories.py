@@ -6,7 +6,7 @@ left its ring; Spark leaves out the others, and the rest is put together here, r
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.report.model import Story
@@ -17,6 +17,23 @@ from evensong.why.records import Account, from_life
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
+
+COLUMNS: Final = (
+    "run_id",
+    "node",
+    "incarnation",
+    "pseq",
+    "pos",
+    "t_us",
+    "etype",
+    "conf_no",
+    "conf_id",
+    "conf_kind",
+    "prev_conf_id",
+    "members",
+    "cause",
+    "aux",
+)
 
 
 def stories(events: "DataFrame", runs: Sequence[str]) -> dict[str, dict[str, Story]]:
@@ -49,22 +66,7 @@ def _telling(events: "DataFrame") -> "DataFrame":
     return (
         events.withColumn("next_etype", F.lead("etype").over(in_turn))
         .where("etype != 'token' or next_etype in ('state', 'conf')")
-        .select(
-            "run_id",
-            "node",
-            "incarnation",
-            "pseq",
-            "pos",
-            "t_us",
-            "etype",
-            "conf_no",
-            "conf_id",
-            "conf_kind",
-            "prev_conf_id",
-            "members",
-            "cause",
-            "aux",
-        )  # fmt: skip
+        .select(*COLUMNS)
         .orderBy("run_id", "node", "incarnation", "pseq")
     )
 

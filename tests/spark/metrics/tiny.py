@@ -27,7 +27,7 @@ def tiny(clocks: tuple[str, str] | None = None) -> History:
     """Return the history; with clocks, as daemons of those machines would have written it."""
     history = History()
     one, two = Life(1, 1), Life(2, 1)
-    history.lives |= {(1, 1): one, (2, 1): two}
+    history.lives[1, 1], history.lives[2, 1] = one, two
     starts = [_start(clock) for clock in clocks] if clocks else [(), ()]
 
     _event(one, 0, "start", aux=starts[0])

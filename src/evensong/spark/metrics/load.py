@@ -95,7 +95,7 @@ def load(counted: DataFrame, sends: DataFrame, tokens: DataFrame, lives: DataFra
 
 
 def retransmissions(tokens: DataFrame) -> DataFrame:
-    """Return, by node, the visits of the token and what was sent again because someone lacked it."""
+    """Return, by node, visits of the token, and what was sent again since someone lacked it."""
     return tokens.groupBy("run_id", "node").agg(
         F.count("*").alias("visits"),
         F.sum("sent").alias("packets_sent"),
