@@ -267,7 +267,7 @@ def _load(run: Run, key: str) -> Content:
                 "p",
                 f"Jain's index, weighted by what was sent in each configuration, is "
                 f"{index:.3f}. It is 1 where all members sent the same, and 1/n where one of n "
-                "sent everything; it tells what clients asked for as much as what the ring allowed.",
+                "sent everything; it tells what clients wanted as much as what the ring allowed.",
             ),
             fairness_table(run.fairness),
         ]
