@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,11 +28,17 @@ from evensong.cli.summary import PROMISES
 from evensong.cli.up import Cluster
 from evensong.demo import play
 from evensong.demo.play import Narrator, Play, Record
+from evensong.errors import SparkUnavailable
 from evensong.sim.evs import PROPERTIES
 from evensong.sim.history import History
+from evensong.sim.run import run_recorded
+from evensong.sim.swarm import swarm
 from evensong.trace.directory import read_directory
 from evensong.trace.parquet import write_trace
 from tests.daemon.local import DEADLINE_S, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Performing = Callable[[Path, argparse.Namespace, Narrator], Record]
 SHORT = ["--calm", "0.4", "--no-report"]
@@ -113,6 +120,39 @@ def test_daemons_are_hurt_and_their_traces_judged(
     result = json.loads(capsys.readouterr().out)
     assert result["kept"] is False
     assert result["violations"] > 0
+
+
+def test_without_spark_there_is_no_report_and_all_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SparkUnavailable("there is no Java here")
+
+    args = argparse.Namespace(no_report=False, report=None, keep=tmp_path)
+    monkeypatch.setattr("evensong.demo.reported.report_on", fail)
+    assert demo._report(tmp_path, args, demo._Live(None)) is None
+    assert "no report: there is no Java here" in capsys.readouterr().out
+    args.no_report = True
+    assert demo._report(tmp_path, args, demo._Live(None)) is None
+    assert capsys.readouterr().out == ""
+
+
+def test_the_demonstration_ends_with_a_report(
+    spark: "SparkSession",
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, history = run_recorded(swarm(3))
+    write_trace(history, tmp_path / "n1" / "trace", "up")
+    args = argparse.Namespace(no_report=False, report=None, keep=tmp_path)
+    reported = demo._report(tmp_path, args, demo._Live(None))
+    assert reported is not None
+    assert reported.page == tmp_path / "report.html"
+    assert reported.is_kept()
+    page = reported.page.read_text(encoding="utf-8")
+    assert "the traces of this demonstration" in page
+    assert str(tmp_path) not in page
 
 
 def check_told(narration: str) -> None:
