@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -76,7 +77,8 @@ def write_report(path: Path, report: Report) -> None:
         partial.write_text(render(report), encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise BadTrace(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
