@@ -166,3 +166,8 @@ def test_a_report_without_a_run_is_a_page() -> None:
 def test_runs_that_are_not_shown_are_counted() -> None:
     page = Page(render(replace(REPORT, n_runs=300)))
     assert "298 runs more are not shown" in page.words
+
+
+def test_a_service_looks_the_same_in_every_plot() -> None:
+    html = render(Report((WHOLE,)))
+    assert html.count('class="area s1"') == 2  # safe: at its sender, and from node to node

@@ -40,12 +40,17 @@ def look(service: str, services: Sequence[str]) -> str:
     return f"s{services.index(service) % LOOKS}"
 
 
+def services_of(run: Run) -> list[str]:
+    """Return the services that were used in a run, in the order that decides their looks."""
+    return sorted({one.service for one in run.throughput})
+
+
 # Throughput
 
 
 def throughput(run: Run, anchor: str) -> Markup:
     """Draw what each node delivered over time: a small plot a node, all with one scale."""
-    services = sorted({one.service for one in run.throughput})
+    services = services_of(run)
     names = sorted({one.node for one in run.throughput})
     seconds = run.width_us / SECOND
     sums: dict[tuple[int, int], int] = {}
@@ -145,10 +150,15 @@ def _panel(
 
 
 def spread(
-    anchor: str, title: str, description: str, timings: Sequence[Timing], what: str
+    anchor: str,
+    title: str,
+    description: str,
+    timings: Sequence[Timing],
+    what: str,
+    names: Sequence[str],
 ) -> Markup:
-    """Draw how often something took how long, a curve for each of a few."""
-    services = [one.name for one in timings]
+    """Draw how often something took how long, a curve each; `names` decide how each looks."""
+    services = [*names, *(one.name for one in timings if one.name not in names)]
     at_once = any(one.bins and one.bins[0][0] == 0 for one in timings)
     edges = [
         edge for one in timings for low, high, _ in one.bins if low > 0 for edge in (low, high)

@@ -5,7 +5,7 @@ from typing import Final
 
 from evensong.report import verdicts
 from evensong.report.bars import came_and_went, change_anchor, changes, fairness_table, load
-from evensong.report.charts import spread, throughput, timing_table
+from evensong.report.charts import services_of, spread, throughput, timing_table
 from evensong.report.drawing import table
 from evensong.report.lanes import ENDINGS, lanes, letters
 from evensong.report.markup import Content, Markup, join, slug, tag
@@ -17,7 +17,7 @@ STORIES_MAX: Final = 40
 # Nothing is loaded from anywhere, and nothing in the page runs: browsers are told to see to it.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 NOT_TRACED: Final = (
-    "Messages were not traced in this run; the trace level `events` writes them down."
+    "Messages were not traced in this run; the trace level “events” writes them down."
 )
 
 
@@ -213,6 +213,7 @@ def _messages(run: Run, key: str) -> Content:
     heading = tag("h3", "Messages")
     if not run.throughput:
         return [heading, tag("p", NOT_TRACED, class_="soft")]
+    services = services_of(run)
     parts: list[Content] = [heading, throughput(run, f"throughput-{key}")]
     if run.latency:
         description = (
@@ -220,7 +221,14 @@ def _messages(run: Run, key: str) -> Content:
             "how many took how long. A dotted line is where half of them are through."
         )
         parts.append(
-            spread(f"latency-{key}", "Latency at the sender", description, run.latency, "packet")
+            spread(
+                f"latency-{key}",
+                "Latency at the sender",
+                description,
+                run.latency,
+                "packet",
+                services,
+            )
         )
     if run.one_way:
         description = (
@@ -228,7 +236,9 @@ def _messages(run: Run, key: str) -> Content:
             "run has one clock for all, which this takes."
         )
         title = "Latency from node to node"
-        parts.append(spread(f"one-way-{key}", title, description, run.one_way, "delivery"))
+        parts.append(
+            spread(f"one-way-{key}", title, description, run.one_way, "delivery", services)
+        )
     return parts
 
 
@@ -248,7 +258,7 @@ def _token(run: Run, key: str) -> Content:
     again += f": {percent(resent / sent)}." if resent and sent else "."
     return [
         heading,
-        spread(f"rotation-{key}", "A round of the token", description, run.rounds, "round"),
+        spread(f"rotation-{key}", "A round of the token", description, run.rounds, "round", ()),
         timing_table(run.rotation, "Rounds of the token at each node", "node"),
         tag("p", again),
     ]

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.metrics.lives import LIFE, NOTHING
+from evensong.spark.metrics.lives import LIFE, NOTHING, in_order
 
 BLOWS: Final = ("fail", "stop", "fault_inject", "start")
 
@@ -43,7 +43,7 @@ def changes(events: DataFrame, lives: DataFrame) -> DataFrame:
         .withColumn("detect_us", F.col("noticed_us") - F.col("struck.blow_us"))
         .withColumn("blow", F.col("struck.blow"))
         .drop("struck", "before_us")
-        .orderBy("run_id", "first_us", ring[0].cast("bigint"), ring[1].cast("bigint"))
+        .transform(in_order, "run_id", "first_us", ring[0].cast("bigint"), ring[1].cast("bigint"))
         .drop("first_us")
     )
 

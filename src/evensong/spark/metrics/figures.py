@@ -33,14 +33,14 @@ def runs(
 
     If there are more than a page can show, those are taken first that broke something.
     """
-    names = [row.run_id for row in tables["lives"].select("run_id").distinct().collect()]
-    everybody = sorted({*names, *verdicts}, key=_natural)
+    lives = tables["lives"].collect()
+    everybody = sorted({*(row.run_id for row in lives), *verdicts}, key=_natural)
     shown = sorted(everybody, key=lambda name: _rank(verdicts.get(name, ())))[:most]
     rows: dict[str, dict[str, list[Row]]] = {}
     for name, table in tables.items():
         chosen = table if len(shown) == len(everybody) else table.where(table.run_id.isin(shown))
         by_run: dict[str, list[Row]] = {}
-        for row in chosen.collect():
+        for row in lives if name == "lives" else chosen.collect():
             by_run.setdefault(row.run_id, []).append(row)
         rows[name] = by_run
         advance()

@@ -68,3 +68,8 @@ def lives(events: DataFrame) -> DataFrame:
 def ring_level(rows: DataFrame) -> DataFrame:
     """Return the rows of a node itself, without those of its clients' sessions."""
     return rows.where(F.col("session") == 0)
+
+
+def in_order(table: DataFrame, *columns: Column | str) -> DataFrame:
+    """Return a small table in order, in one piece: sorting by ranges would compute it twice."""
+    return table.repartition(1).sortWithinPartitions(*columns)

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evensong.spark.metrics.lives import LIFE, ring_level, service_name
+from evensong.spark.metrics.lives import LIFE, in_order, ring_level, service_name
 
 FINE_US: Final = 10_000
 BINS_MAX: Final = 60  # over a whole run: what a picture can show
@@ -58,7 +58,7 @@ def throughput(counted: DataFrame, lives: DataFrame) -> DataFrame:
             "run_id", "node", "service", "width_us", (bin_no * F.col("width_us")).alias("at_us")
         )
         .agg(*[F.sum(name).alias(name) for name in ("units", "messages", "bytes")])
-        .orderBy("run_id", "node", "service", "at_us")
+        .transform(in_order, "run_id", "node", "service", "at_us")
     )
 
 
@@ -90,7 +90,7 @@ def load(counted: DataFrame, sends: DataFrame, tokens: DataFrame, lives: DataFra
         .join(total, "run_id", "left")
         .withColumn("share", share)
         .drop("total")
-        .orderBy(*key)
+        .transform(in_order, *key)
     )
 
 
@@ -131,5 +131,5 @@ def fairness(sends: DataFrame, events: DataFrame) -> DataFrame:
             (least / total).alias("least_share"),
             (F.max("messages") / total).alias("most_share"),
         )
-        .orderBy("run_id", ring_seq, "conf_id")
+        .transform(in_order, "run_id", ring_seq, "conf_id")
     )

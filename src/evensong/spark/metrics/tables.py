@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from pyspark.sql import DataFrame
 
 from evensong.spark.metrics.changes import changes
-from evensong.spark.metrics.lives import lives
+from evensong.spark.metrics.lives import LIFE, in_order, lives
 from evensong.spark.metrics.load import fairness, intervals, load, throughput
 from evensong.spark.metrics.timing import density, latencies, quantiles, rotations, tokens
 
@@ -54,7 +54,7 @@ def measured(trace: Tables) -> Iterator[Mapping[str, DataFrame]]:
     timed = latencies(trace.deliveries, trace.sends, about).persist()
     try:
         yield {
-            "lives": about.orderBy("run_id", "node", "incarnation"),
+            "lives": in_order(about, *LIFE),
             "stays": stays(trace.events),
             "throughput": throughput(counted, about),
             "load": load(counted, trace.sends, visits, about),
@@ -87,7 +87,7 @@ def stays(events: DataFrame) -> DataFrame:
             "t_us",
             "pos",
         )
-        .orderBy("run_id", "node", "incarnation", "conf_no")
+        .transform(in_order, "run_id", "node", "incarnation", "conf_no")
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.metrics.lives import LIFE, VIRTUAL, ring_level, service_name
+from evensong.spark.metrics.lives import LIFE, VIRTUAL, in_order, ring_level, service_name
 
 OWN: Final = "own"
 ONE_WAY: Final = "one_way"
@@ -90,7 +90,7 @@ def quantiles(timed: DataFrame, *by: str) -> DataFrame:
         F.max("took_us").alias("max_us"),
     )
     named = [F.col("quantiles")[at].alias(name) for at, name in enumerate(QUANTILES)]
-    return found.select(*by, "n", "mean_us", *named, "max_us").orderBy(*by)
+    return found.select(*by, "n", "mean_us", *named, "max_us").transform(in_order, *by)
 
 
 def density(timed: DataFrame, *by: str) -> DataFrame:
@@ -111,7 +111,7 @@ def density(timed: DataFrame, *by: str) -> DataFrame:
             _edge(F.col("step") + 1).alias("to_us"),
             "n",
         )
-        .orderBy(*by, "step")
+        .transform(in_order, *by, "step")
     )
 
 
