@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.spark import digests
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.sendings import placed_sends, sends_by_com
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Evidence:
     @cached_property
     def totals(self) -> DataFrame:
         """How much each life delivered."""
-        return digests.totals_of(self.chunks).localCheckpoint()
+        return kept(digests.totals_of(self.chunks))
 
     @cached_property
     def spans(self) -> DataFrame:
         """Spans with the digest of what was delivered in them."""
-        return digests.spans_of(self.history, self.chunks, self.totals).localCheckpoint()
+        return kept(digests.spans_of(self.history, self.chunks, self.totals))
 
     @cached_property
     def com_chunks(self) -> DataFrame:
@@ -72,7 +72,7 @@ class Evidence:
     def coms(self) -> DataFrame:
         """com(c) at every life."""
         found = digests.coms_of(self.spans, self.com_chunks, self.history.lives)
-        return found.localCheckpoint()
+        return kept(found)
 
     @cached_property
     def ranks(self) -> DataFrame:
@@ -87,7 +87,7 @@ class Evidence:
     @cached_property
     def sent(self) -> DataFrame:
         """What was sent, per life and configuration."""
-        return sends_by_com(self.placed).localCheckpoint()
+        return kept(sends_by_com(self.placed))
 
     # Doubts: (run_id, lo, hi), null for the whole run
 
