@@ -20,6 +20,8 @@ EvensongError
 ├── BadScenario         a text scenario or fault plan that cannot be read
 ├── BadCampaign         a directory that holds another campaign, or cannot hold one
 ├── BadTrace            a trace that cannot be read or written
+├── SparkUnavailable    PySpark or a Java for it is missing, or it does not start
+├── SparkFailed         Spark gave up in the middle of its work
 └── InvariantBroken     a simulated processor broke an invariant of its protocol
 """
 
@@ -142,6 +144,17 @@ class BadCampaign(EvensongError):
 
 class BadTrace(EvensongError):
     """A trace that cannot be read or written; the message names the file."""
+
+
+class SparkUnavailable(EvensongError):
+    """PySpark or a Java for it is missing, or it does not start. Definite: nothing was done."""
+
+
+class SparkFailed(EvensongError):
+    """Spark gave up in the middle of its work; the message has the cause and where its log is.
+
+    Indefinite: files that it was writing may be there in part.
+    """
 
 
 class InvariantBroken(EvensongError):
