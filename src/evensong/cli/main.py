@@ -10,6 +10,7 @@ from typing import Final
 from evensong import __version__
 from evensong.cli import (
     bench,
+    campaign,
     completion,
     config,
     daemon,
@@ -45,6 +46,7 @@ from evensong.errors import (
 COMMANDS: Final[tuple[Command, ...]] = (
     demo,
     sim,
+    campaign,
     up,
     daemon,
     status,

@@ -1,7 +1,7 @@
 """What `sim` and `campaign` have in common: seeds as arguments, and how runs are told."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from evensong.sim import coverage
@@ -14,6 +14,7 @@ SHOWN_MAX: Final = 10  # failing runs told one by one
 SHRINK_RUNS_MAX: Final = 1_000
 SHRINK_MAX: Final = 3  # failing runs that are shrunk, each for a property of its own
 SEEDS_END: Final = 2**63
+UNREACHED_SHOWN_FROM: Final = 1_000  # runs; fewer say little by what they do not reach
 
 
 # Arguments
@@ -74,8 +75,8 @@ def print_summary(tally: Tally, seeds_text: str, seconds: float) -> None:
     unreached = tally.pairs_unreached()
     reached = len(coverage.REACHABLE) - len(unreached)
     print(f"  state x event   {reached} of {len(coverage.REACHABLE)} pairs that can happen")
-    if unreached and tally.runs >= 1_000:
-        print(folded("                  never: ", ", ".join(map(coverage.say, unreached))))
+    if unreached and tally.runs >= UNREACHED_SHOWN_FROM:
+        print(unreached_text(unreached))
     if tally.clients:
         came = ", ".join(f"{what} {tally.happened[what]}" for what in HAPPENINGS)
         print(folded("  clients, in runs ", came))
@@ -84,6 +85,11 @@ def print_summary(tally: Tally, seeds_text: str, seconds: float) -> None:
     print(f"  properties      {len(held) - len(idle)} of {len(tally.properties)} hold")
     if idle:
         print(folded("                  nothing was about: ", ", ".join(idle)))
+
+
+def unreached_text(pairs: Sequence[coverage.Pair]) -> str:
+    """Name the pairs of state and event that no run reached."""
+    return folded("                  never: ", ", ".join(map(coverage.say, pairs)))
 
 
 def count(number: int, what: str) -> str:
@@ -127,7 +133,7 @@ def print_lost(lost: list[Done]) -> None:
 # Shrinking
 
 
-def to_shrink(failures: list[Failure]) -> list[Failure]:
+def to_shrink(failures: list[Failure], most: int = SHRINK_MAX) -> list[Failure]:
     """Return the first failure of each run and each property, a few of them."""
     tasks: set[Task] = set()
     properties: set[str] = set()
@@ -137,7 +143,7 @@ def to_shrink(failures: list[Failure]) -> list[Failure]:
             chosen.append(failure)
         tasks.add(failure.task)
         properties.add(failure.property_id)
-    return chosen[:SHRINK_MAX]
+    return chosen[:most]
 
 
 def size_of(setup: Setup) -> str:

@@ -89,7 +89,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do the runs, tell what they came to."""
     work = _work(args)
-    jobs = min(work.total, args.jobs or os.cpuruns.count() or 1)
+    jobs = min(work.total, args.jobs or os.cpu_count() or 1)
     if args.trace:
         _check_trace(args.trace, work)
     tally = Tally(clients=work.has_clients)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import evensong
 from evensong.errors import BadCampaign
@@ -101,13 +101,6 @@ class Campaign:
 
 def _said(value: object) -> str:
     return "not set" if value is None else str(value)
-
-
-class Mismatch(NamedTuple):
-    """An executor that would run something else, or cannot run anything."""
-
-    host: str
-    why: str
 
 
 @cache

@@ -4,19 +4,19 @@ Nothing here raises because of a run. What a run of ours raises that is no broke
 disk that is full) is sent back as text, so that one bad seed costs no other seed anything.
 """
 
-import socket
 import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+import evensong
 from evensong.sim.campaign import Done, Task, broken_by
 from evensong.sim.groups.run import run_recorded
 from evensong.sim.history import History
 from evensong.sim.setup import Setup
 from evensong.sim.shrink import Shrinker
-from evensong.spark.campaign.plan import Campaign, Mismatch, sources_digest
+from evensong.spark.campaign.plan import Campaign
 from evensong.trace.parquet import write_trace
 
 TRACEBACK_FRAMES: Final = 6
@@ -53,7 +53,7 @@ def run_seed(campaign: Campaign, seed: int) -> Ran:
         outcome, history = run_recorded(task.setup())
         is_kept = bool(outcome.violations) or campaign.keeps_trace(seed)
         return Ran(Done(task, outcome), trace_of(history, task) if is_kept else ())
-    except Exception:  # noqa: BLE001 - whatever it is belongs to this seed and to no other
+    except Exception:  # whatever it is belongs to this seed and to no other
         return Ran(Done(task, None, f"it raised\n{traceback.format_exc(limit=-TRACEBACK_FRAMES)}"))
 
 
@@ -78,7 +78,7 @@ def shrink(task: Task, property_id: str, runs_max: int, seconds_max: float) -> S
             shrinker.shrink()
         except _TimeIsUp:
             is_smallest = False
-    except Exception:  # noqa: BLE001 - told with the failure, which stands without it
+    except Exception:  # it is told with the failure, which stands without it
         return Shrunk(None, 0, False, traceback.format_exc(limit=-TRACEBACK_FRAMES))
     return Shrunk(shrinker.setup, shrinker.runs, is_smallest and shrinker.runs < runs_max)
 
@@ -99,10 +99,6 @@ class _Bounded:
         return broken_by(setup)
 
 
-def look_around(expected: str) -> list[Mismatch]:
-    """Say what is wrong with the sources here; nothing if they are the expected ones."""
-    found = sources_digest()
-    if found == expected:
-        return []
-    why = f"its evensong is another one: the sources' digest is {found}, not {expected}"
-    return [Mismatch(socket.gethostname(), why)]
+def version_here(_: int) -> str:
+    """Return the version of this package where the task runs, which proves that it can."""
+    return evensong.__version__
