@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-install test-large test-net lint mutants hostile soak bench bench-campaign bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,6 +50,9 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
+
+bench-campaign: $(READY) ## what Spark costs a campaign, beside plain processes
+	$(BIN)/python -m bench.campaign
 
 bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 	$(BIN)/python -m bench.failover
