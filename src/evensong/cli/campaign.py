@@ -313,6 +313,10 @@ class _Command:
         return {
             **self._tally.to_plain(),
             "seeds": self._seeds,
+            "losses": [
+                {"seed": task.seed, "text": text, "command": task.command()}
+                for task, _, text in self._tally.lost()
+            ],
             "traces": self._store.traced(),
             "shrunk": self._shrunk,
             "audit": self._audit,

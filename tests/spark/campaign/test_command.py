@@ -8,16 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from evensong.cli.command import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, EXIT_VIOLATION
+from evensong.cli.command import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    EXIT_VIOLATION,
+)
 from evensong.cli.main import main
+from evensong.sim.campaign import Done
 from evensong.sim.coverage import REACHABLE
-from evensong.spark.campaign.plan import SEEDS_PER_PART
+from evensong.spark.campaign import conduct
+from evensong.spark.campaign.conduct import Conductor
+from evensong.spark.campaign.plan import SEEDS_PER_PART, Campaign
+from evensong.spark.campaign.tasks import Ran, run_seeds
 from evensong.trace.parquet import read_trace
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Seeds
@@ -122,6 +134,38 @@ def test_a_directory_that_is_taken_is_refused_in_a_sentence(
     assert "another campaign is there, its seeds is 0:2, not 0:3" in told
     assert campaign(*words, "--output", str(tmp_path)) == EXIT_USAGE
     assert "holds something else, and no campaign" in capsys.readouterr().err
+
+
+def test_a_lost_run_is_named_is_3_and_is_tried_again(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose_one(campaign: Campaign, seeds: Iterable[int]) -> Iterator[Ran]:
+        for ran in run_seeds(campaign, seeds):
+            is_lost = ran.done.task.seed == 1
+            yield Ran(Done(ran.done.task, None, "it raised: no memory")) if is_lost else ran
+
+    words = ["--seeds", "0:4", "--output", str(tmp_path), *SMALL]
+    with monkeypatch.context() as patched:
+        patched.setattr(conduct, "Conductor", partial(Conductor, simulate=lose_one))
+        assert campaign(*words) == EXIT_UNREACHABLE
+        told = capsys.readouterr().out
+        assert "every promise kept; 1 further run LOST" in told
+        assert "lost: seed 1: it raised: no memory\nrepeat: evensong sim --seed 1 --nodes 3" in told
+        assert campaign(*words, "--json") == EXIT_UNREACHABLE
+        result = last_object(capsys.readouterr().out)
+        assert (result["lost"], result["found"]) == ([1], 3)
+        assert result["losses"] == [
+            {
+                "seed": 1,
+                "text": "it raised: no memory",
+                "command": "evensong sim --seed 1 --nodes 3 --messages 30",
+            }
+        ]
+    assert campaign(*words, "--json") == EXIT_OK
+    assert last_object(capsys.readouterr().out)["runs"] == 4
 
 
 @pytest.mark.parametrize(

@@ -137,11 +137,13 @@ def test_an_interrupt_ends_the_jobs(spark: SparkSession, tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_interrupt_is_noted_and_breaks_nothing_off() -> None:
+def test_an_interrupt_is_noted_and_the_second_breaks_off() -> None:
     with noted_interrupts() as is_interrupted:
         assert not is_interrupted()
         signal.raise_signal(signal.SIGINT)
         assert is_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_only_what_is_not_there_is_due() -> None:

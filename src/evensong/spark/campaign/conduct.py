@@ -13,6 +13,7 @@ call to Java, which would leave that connection unusable.
 import re
 import signal
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -98,12 +99,17 @@ class Conductor:
         self._store: Final = store
         self._simulate: Final = simulate
         self._is_over: Final = threading.Event()
-        self._cores: Final = max(1, self._context.defaultParallelism)
+        self._tag: Final = f"evensong-{uuid.uuid4().hex}"  # of our jobs, among others of a session
 
     def get_ready(self) -> None:
         """Start Python on the executors, and find out that they have what a run needs."""
-        numbers = self._context.parallelize(range(self._cores), self._cores)
+        cores = self._cores()
+        numbers = self._context.parallelize(range(cores), cores)
         numbers.map(version_here).collect()
+
+    def _cores(self) -> int:
+        # Asked for each time: executors of a cluster come one after the other.
+        return max(1, self._context.defaultParallelism)
 
     def run(
         self,
@@ -113,7 +119,7 @@ class Conductor:
     ) -> None:
         """Do parts; hand over the runs of each when it is done, and say how many are through."""
         tasks_per_part = SEEDS_PER_PART // SEEDS_PER_TASK
-        at_once = min(PARTS_AT_ONCE_MAX, 1 + -(-2 * self._cores // tasks_per_part))
+        at_once = min(PARTS_AT_ONCE_MAX, 1 + -(-2 * self._cores() // tasks_per_part))
         waiting = iter(parts)
         shown = _Shown(advance)
         with self._together(at_once) as (pool, is_interrupted):
@@ -162,9 +168,14 @@ class Conductor:
     def _job(self, group: str, chunks: list[Sequence[int]]) -> list[Ran]:
         if self._is_over.is_set():
             raise CancelledError
-        self._context.setJobGroup(group, "simulations", interruptOnCancel=True)
+        self._name_job(group, "simulations")
         spread = self._context.parallelize(chunks, len(chunks))
         return self._collected(spread.flatMap(partial(self._simulate, self._campaign)).collect)
+
+    def _name_job(self, group: str, what: str) -> None:
+        """Say what the next jobs of this thread are, so that they are found again."""
+        self._context.setJobGroup(group, what, interruptOnCancel=True)
+        self._context.addJobTag(self._tag)
 
     def _collected(self, collect: Callable[[], list[T]]) -> list[T]:
         try:
@@ -209,7 +220,7 @@ class Conductor:
                     raise KeyboardInterrupt
 
     def _shrink_one(self, failure: Failure, runs_max: int, seconds_max: float) -> Shrunk:
-        self._context.setJobGroup("", "shrinking", interruptOnCancel=True)
+        self._name_job("", "shrinking")
         numbers = self._context.parallelize([0], 1)
         work = partial(_shrink, failure, runs_max, seconds_max)
         try:
@@ -227,7 +238,7 @@ class Conductor:
             except BaseException:
                 self._is_over.set()
                 pool.shutdown(wait=False, cancel_futures=True)
-                self._context.cancelAllJobs()
+                self._context.cancelJobsWithTag(self._tag)
                 raise
 
 
@@ -273,12 +284,18 @@ class _Shown:
 
 @contextmanager
 def noted_interrupts() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed since; it is pressed for us alone."""
+    """Give a function that says whether Ctrl-C was pressed since; a second time it breaks off."""
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield noted.is_set  # signals are the main thread's
         return
-    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+
+    def note(*_: object) -> None:
+        if noted.is_set():
+            raise KeyboardInterrupt
+        noted.set()
+
+    before = signal.signal(signal.SIGINT, note)
     try:
         yield noted.is_set
     finally:
