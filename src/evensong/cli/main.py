@@ -9,6 +9,7 @@ from typing import Final
 
 from evensong import __version__
 from evensong.cli import (
+    audit,
     bench,
     campaign,
     completion,
@@ -56,6 +57,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     send,
     recv,
     trace,
+    audit,
     bench,
     keys,
     config,
