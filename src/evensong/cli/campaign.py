@@ -25,7 +25,7 @@ from evensong.sim.tally import Failure, Tally
 from evensong.spark.session import add_spark_options, session_from
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from evensong.sim.campaign import Done
     from evensong.spark.campaign.conduct import Part
@@ -275,12 +275,15 @@ class _Command:
         """Write the table of verdicts, of the simulator and of the audit."""
         from evensong.spark.campaign.verdicts import write_verdicts
 
-        self._audit = write_verdicts(self._spark, self._store)._asdict()
+        audited = write_verdicts(self._spark, self._store, _audit)
+        self._audit = audited._asdict()
         if self._args.json:
             return
-        if self._audit["runs"]:
-            told = f"{runs.count(int(str(self._audit['runs'])), 'trace')} judged by the audit"
-            wrong = self._audit["disagreements"]
+        for why in audited.refused:
+            print(f"\nthe audit cannot judge {why}")
+        if audited.runs:
+            told = f"{runs.count(audited.runs, 'trace')} judged by the audit, too"
+            wrong = ", ".join(audited.disagreements)
             print(f"\n{told}: {f'it DISAGREES on {wrong}' if wrong else 'it agrees'}")
         print(f"\nkept in {self._store.folder.local('')}")
 
@@ -331,6 +334,22 @@ class _Command:
             "interrupted": is_interrupted,
             "output": self._store.folder.local(""),
         }
+
+
+def _audit(spark: "SparkSession", path: str) -> "tuple[DataFrame, list[str]]":
+    """Judge the traces that are kept, and show how far that has come."""
+    from evensong.spark.auditing import run_audit
+    from evensong.spark.properties import PROPERTIES
+    from evensong.spark.verdicts import verdict_table
+
+    with Progress("audit", len(PROPERTIES)) as progress:
+        found = run_audit(
+            spark,
+            [path],
+            keep_going=True,  # a run that broke may have left what is no trace; it is named
+            told=lambda _, number, __: progress.advance(int(number > 0)),
+        )
+    return verdict_table(found.history, found.verdicts), found.refused
 
 
 def _plan_name(failure: Failure) -> str:

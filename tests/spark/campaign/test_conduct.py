@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from evensong import __version__
 from evensong.errors import SparkFailed
 from evensong.sim.campaign import Done
 from evensong.spark.campaign.conduct import (
@@ -144,6 +145,14 @@ def test_an_interrupt_is_noted_and_the_second_breaks_off() -> None:
         assert is_interrupted()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_executors_of_another_version_are_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evensong.spark.campaign.conduct.__version__", "9.9")
+    with pytest.raises(SparkFailed, match=f"executors have evensong {__version__}, and this is 9"):
+        conductor(spark, tmp_path, run_seeds).get_ready()
 
 
 def test_only_what_is_not_there_is_due() -> None:

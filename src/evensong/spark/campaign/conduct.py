@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from evensong import __version__
 from evensong.errors import SparkFailed
 from evensong.sim.campaign import Done
 from evensong.sim.tally import Failure
@@ -105,7 +106,10 @@ class Conductor:
         """Start Python on the executors, and find out that they have what a run needs."""
         cores = self._cores()
         numbers = self._context.parallelize(range(cores), cores)
-        numbers.map(version_here).collect()
+        others = set(numbers.map(version_here).collect()) - {__version__}
+        if others:
+            found = ", ".join(sorted(others))
+            raise SparkFailed(f"executors have evensong {found}, and this is {__version__}")
 
     def _cores(self) -> int:
         # Asked for each time: executors of a cluster come one after the other.

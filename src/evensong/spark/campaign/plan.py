@@ -20,7 +20,7 @@ from evensong.sim.campaign import Task
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-SEEDS_PER_PART: Final = 128  # what is written at once, and redone after a kill: seconds of work
+SEEDS_PER_PART: Final = 64  # what is written at once, and redone after a kill: seconds of work
 SEEDS_PER_TASK: Final = 16  # some seconds: handing a task over is small beside it
 SEEDS_PER_LAST_TASK: Final = 4  # at the end, cores should run out of work together
 DECIDE_A_RUN: Final = ("core", "sim")  # the packages whose sources decide what comes of a seed

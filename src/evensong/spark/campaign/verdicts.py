@@ -6,7 +6,7 @@ are kept are judged a second time, from their traces, by the audit; the two must
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions as F
 
 from evensong.spark.campaign.store import RUNS, TRACES, VERDICTS
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from evensong.spark.campaign.store import Store
 
-Audit: TypeAlias = "Callable[[SparkSession, str], DataFrame]"
+# Judges the traces at a path: verdicts, and what could not be read and why.
+Audit: TypeAlias = "Callable[[SparkSession, str], tuple[DataFrame, list[str]]]"
 
 COLUMNS: Final = (
     "run_id",
@@ -35,15 +36,15 @@ AUDIT: Final = "audit"
 
 def of_simulator(runs: "DataFrame") -> "DataFrame":
     """Return the verdicts that are folded into rows of runs."""
-    each = runs.select("seed", "violations", f.explode("verdicts").alias("verdict"))
-    texts = f.transform(
-        f.filter("violations", lambda one: one["property"] == f.col("verdict.property")),
+    each = runs.select("seed", "violations", F.explode("verdicts").alias("verdict"))
+    texts = F.transform(
+        F.filter("violations", lambda one: one["property"] == F.col("verdict.property")),
         lambda one: one["text"],
     )
     return each.select(
-        f.col("seed").cast("string").alias("run_id"),
+        F.col("seed").cast("string").alias("run_id"),
         "verdict.property",
-        f.lit(SIMULATOR).alias("judge"),
+        F.lit(SIMULATOR).alias("judge"),
         "verdict.status",
         "verdict.n_checked",
         "verdict.n_unknown",
@@ -54,14 +55,14 @@ def of_simulator(runs: "DataFrame") -> "DataFrame":
 
 def of_audit(verdicts: "DataFrame") -> "DataFrame":
     """Return the audit's verdicts in the same form."""
-    return verdicts.withColumn("judge", f.lit(AUDIT)).select(*COLUMNS)
+    return verdicts.withColumn("judge", F.lit(AUDIT)).select(*COLUMNS)
 
 
 def disagreements(verdicts: "DataFrame") -> "DataFrame":
     """Return the runs and properties of which one judge says that they hold and one that not."""
-    statuses = verdicts.where(f.col("status").isin("pass", "fail"))
-    both = statuses.groupBy("run_id", "property").agg(f.collect_set("status").alias("statuses"))
-    return both.where(f.size("statuses") > 1).select("run_id", "property")
+    statuses = verdicts.where(F.col("status").isin("pass", "fail"))
+    both = statuses.groupBy("run_id", "property").agg(F.collect_set("status").alias("statuses"))
+    return both.where(F.size("statuses") > 1).select("run_id", "property")
 
 
 class Audited(NamedTuple):
@@ -69,18 +70,21 @@ class Audited(NamedTuple):
 
     runs: int
     disagreements: list[str]  # run and property
+    refused: list[str]  # traces that it could not judge, and why
 
 
-def write_verdicts(spark: "SparkSession", store: "Store", audit: "Audit | None" = None) -> Audited:
+def write_verdicts(spark: "SparkSession", store: "Store", audit: Audit) -> Audited:
     """Write the table of verdicts; with traces to judge, hold the two judges against each other."""
     judged = of_simulator(spark.read.parquet(store.folder.place(RUNS)))
-    runs = len(store.traced()) if audit is not None else 0
+    runs = len(store.traced())
     differing: list[str] = []
-    if audit is not None and runs:
-        judged = judged.unionByName(of_audit(audit(spark, store.folder.place(TRACES)))).cache()
+    refused: list[str] = []
+    if runs:
+        verdicts, refused = audit(spark, store.folder.local(TRACES))
+        judged = judged.unionByName(of_audit(verdicts)).cache()
         rows = disagreements(judged).orderBy("run_id", "property").collect()
         differing = [f"{row.run_id} {row.property}" for row in rows]
     ordered = judged.orderBy("run_id", "property", "judge").coalesce(1)
     ordered.write.mode("overwrite").parquet(store.folder.place(VERDICTS))
     judged.unpersist()
-    return Audited(runs, differing)
+    return Audited(runs, differing, refused)
