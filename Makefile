@@ -11,7 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile soak bench bench-spark bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile soak bench \
+    bench-spark bench-campaign bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -56,6 +57,9 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
+
+bench-campaign: $(READY) ## what Spark costs a campaign, beside plain processes
+	$(BIN)/python -m bench.campaign
 
 bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 	$(BIN)/python -m bench.failover

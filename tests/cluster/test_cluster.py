@@ -1,7 +1,12 @@
 """What runs on a cluster gives what it gives here."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -46,3 +51,62 @@ def test_a_function_of_ours_gives_the_same_on_a_cluster(cluster: str) -> None:
     assert len(here) == 20
     assert all("evensong.zip" in str(row[2]) for row in there)
     assert not any("evensong.zip" in str(row[2]) for row in here)
+
+
+def evensong(*arguments: object, code: int = 0) -> dict[str, object]:
+    """Run a command on Spark; return what it says at its end."""
+    spark = [item for pair in CONF.items() for item in ("--conf", "=".join(pair))]
+    command = [sys.executable, "-m", "evensong", *map(str, arguments), *spark, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    said: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def verdicts(said: dict[str, object]) -> dict[str, object]:
+    """Return what an audit says, without the time that it took."""
+    properties = said["properties"]
+    assert isinstance(properties, dict)
+    untimed = {
+        name: {key: value for key, value in verdict.items() if key != "took_ms"}
+        for name, verdict in properties.items()
+    }
+    return {**said, "seconds": None, "properties": untimed}
+
+
+def test_an_audit_finds_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
+    simulated = [sys.executable, "-m", "evensong", "sim", "--seeds", "0:5", "--trace", tmp_path]
+    subprocess.run(simulated, check=True, capture_output=True)
+    # In one place something else was delivered: a violation and its witness are compared too.
+    change_the_last(min(tmp_path.glob("run_id=0/node=*")) / "deliveries-0000.parquet")
+    here = evensong("audit", tmp_path, "--master", "local[2]", code=1)
+    there = evensong("audit", tmp_path, "--master", cluster, code=1)
+    assert verdicts(here) == verdicts(there)
+    assert here["runs"] == 5
+
+
+def change_the_last(path: Path) -> None:
+    """Have the last unit of a file hold something else."""
+    rows = parquet.ParquetFile(path).read()
+    digests = rows.column("digest").to_pylist()
+    digests[-1] ^= 1
+    at = rows.schema.get_field_index("digest")
+    changed = rows.set_column(at, rows.schema.field(at), [digests])
+    parquet.write_table(changed, path)
+
+
+def table(directory: Path) -> list[tuple[object, ...]]:
+    """Return the verdicts of a campaign, in some order that is always the same."""
+    rows = parquet.ParquetDataset(directory).read().to_pylist()
+    return sorted(tuple(map(str, row.values())) for row in rows)
+
+
+def test_a_campaign_comes_to_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    seeds = ("campaign", "--seeds", "0:200", "--keep-traces", "2")
+    evensong(*seeds, "--output", here, "--master", "local[2]")
+    evensong(*seeds, "--output", there, "--master", cluster)
+    assert table(here / "verdicts") == table(there / "verdicts")
+    assert len({row[0] for row in table(here / "verdicts")}) == 200
+    summaries = [json.loads((one / "summary.json").read_text()) for one in (here, there)]
+    assert summaries[0] == summaries[1]
