@@ -1,7 +1,8 @@
 """What the Python processes of Spark need: the right interpreter, and this package.
 
 On a local master they are processes of this machine and import what we import. Those of a cluster
-get this very package from the driver; what it depends on (docs/audit.md) must be installed there.
+get this very package from the driver; what it depends on must be installed there, as
+`docs/operating.md` tells.
 """
 
 import atexit
