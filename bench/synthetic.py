@@ -218,7 +218,7 @@ def past(node: int, stay: Stay, visit: np.ndarray) -> np.ndarray:
     known = np.maximum(visit * BATCH - LAG, 0)
     if stay.ring.plant == "missing" and node == PLANT_NODE:
         known = known - (known > stay.ring.planted_at)
-    return stay.start + known
+    return np.asarray(stay.start + known)
 
 
 def sends(node: int, stay: Stay) -> Columns:

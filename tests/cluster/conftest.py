@@ -53,7 +53,7 @@ def started(name: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[
     }
     # What executors import of ours must come from the driver.
     environment.pop("PYTHONPATH", None)
-    command = [home / "bin" / "spark-class", name, *arguments]
+    command = [str(home / "bin" / "spark-class"), name, *arguments]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:

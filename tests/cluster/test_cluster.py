@@ -75,8 +75,8 @@ def verdicts(said: dict[str, object]) -> dict[str, object]:
 
 
 def test_an_audit_finds_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
-    simulated = [sys.executable, "-m", "evensong", "sim", "--seeds", "0:5", "--trace", tmp_path]
-    subprocess.run(simulated, check=True, capture_output=True)
+    simulated = [sys.executable, "-m", "evensong", "sim", "--seeds", "0:5"]
+    subprocess.run([*simulated, "--trace", str(tmp_path)], check=True, capture_output=True)
     # In one place something else was delivered: a violation and its witness are compared too.
     change_the_last(min(tmp_path.glob("run_id=0/node=*")) / "deliveries-0000.parquet")
     here = evensong("audit", tmp_path, "--master", "local[2]", code=1)
