@@ -19,6 +19,8 @@ EvensongError
 ├── OutcomeUnknown      a message was handed over and the daemon lost; it may be ordered or not
 ├── BadScenario         a text scenario or fault plan that cannot be read
 ├── BadTrace            a trace that cannot be read or written
+├── SparkUnavailable    PySpark or a Java for it is missing, or it does not start
+├── SparkFailed         Spark gave up in the middle of its work
 └── InvariantBroken     a simulated processor broke an invariant of its protocol
 """
 
@@ -137,6 +139,17 @@ class BadScenario(EvensongError):
 
 class BadTrace(EvensongError):
     """A trace that cannot be read or written; the message names the file."""
+
+
+class SparkUnavailable(EvensongError):
+    """PySpark or a Java for it is missing, or it does not start. Definite: nothing was done."""
+
+
+class SparkFailed(EvensongError):
+    """Spark gave up in the middle of its work; the message has the cause and where its log is.
+
+    Indefinite: files that it was writing may be there in part.
+    """
 
 
 class InvariantBroken(EvensongError):

@@ -37,6 +37,8 @@ from evensong.errors import (
     ConnectionLost,
     EvensongError,
     OutcomeUnknown,
+    SparkFailed,
+    SparkUnavailable,
     Unreachable,
 )
 
@@ -57,6 +59,15 @@ COMMANDS: Final[tuple[Command, ...]] = (
     config,
     completion,
 )  # the modules, in the order in which help lists them
+
+NOT_REACHED: Final = (
+    CannotStart,
+    Unreachable,
+    ConnectionLost,
+    OutcomeUnknown,
+    SparkUnavailable,
+    SparkFailed,
+)
 
 
 def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
@@ -89,7 +100,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     except KeyboardInterrupt:
         print("evensong: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (CannotStart, Unreachable, ConnectionLost, OutcomeUnknown) as error:
+    except NOT_REACHED as error:
         print(f"evensong: {error}", file=sys.stderr)
         return EXIT_UNREACHABLE
     except EvensongError as error:

@@ -1,0 +1,1 @@
+"""The pipeline on Spark: traces in, verdicts and measurements out."""

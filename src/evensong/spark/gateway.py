@@ -1,0 +1,120 @@
+"""The Java process behind a session: its start, its environment and its log.
+
+Spark writes its log to the standard error of that process, which would be the terminal. Here it is
+a file that nobody hears of unless something fails; then it stays, and the message says where.
+"""
+
+import atexit
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from evensong.errors import SparkUnavailable
+from evensong.spark.trouble import sentence_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+TAIL_BYTES: Final = 1 << 16
+START_LINES_MAX: Final = 3
+
+
+class JavaLog:
+    """What the Java process of Spark has written, in a temporary file."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._is_kept = False
+
+    def create(self) -> int:
+        """Make the file; return a descriptor to write to."""
+        descriptor, name = tempfile.mkstemp(prefix="evensong-spark-", suffix=".log")
+        self._path = Path(name)
+        atexit.register(self._discard)
+        return descriptor
+
+    def tail(self) -> str:
+        """Return the last of what was written."""
+        if self._path is None or not self._path.is_file():
+            return ""
+        with self._path.open("rb") as file:
+            file.seek(max(0, self._path.stat().st_size - TAIL_BYTES))
+            return file.read().decode(errors="replace")
+
+    def keep(self) -> str:
+        """Let the file stay after us; return the end of a sentence that says where it is."""
+        if not self.tail():
+            return ""
+        self._is_kept = True
+        return f" (its log: {self._path})"
+
+    def _discard(self) -> None:
+        if self._path is not None and not self._is_kept:
+            self._path.unlink(missing_ok=True)
+
+
+LOG: Final = JavaLog()  # a process has one Java process of Spark, and so one log
+
+
+def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkContext":
+    """Start Spark with these settings, and Java with these variables of the environment."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+
+    with _environment(variables):
+        if not _is_running():
+            _launch(wanted)
+        conf = SparkConf()
+        for key, value in wanted.items():
+            conf.set(key, value)
+        try:
+            return SparkContext(conf=conf)
+        except (Py4JError, PySparkException) as error:
+            told = sentence_of(error, LOG.tail(), wanted["spark.driver.memory"])
+            raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
+
+
+def _is_running() -> bool:
+    from pyspark import SparkContext
+
+    # Started before by us, or by spark-submit around us: it has its memory and options already.
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _launch(wanted: Mapping[str, str]) -> None:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf()
+    for key, value in wanted.items():
+        conf.set(key, value)
+    descriptor = LOG.create()
+    try:
+        output = {"stdout": descriptor, "stderr": descriptor}
+        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark has none
+    except PySparkException as error:
+        told = " ".join(LOG.tail().split("\n")[:START_LINES_MAX]).strip() or str(error)
+        raise SparkUnavailable(f"Java for Spark does not start: {told}") from error
+    finally:
+        os.close(descriptor)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    # Spark reads these while it starts; they are no business of what else this process starts.
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,199 @@
+"""What the properties are asked of: rows that can be judged, and views derived from them.
+
+A `History` holds lives, spans and rows of many runs at once. `com(c)` at a life is the regular
+configuration c and the transitional one that followed it there, both known by c's id, which is the
+`regular_id` of their spans. Lives are never joined across incarnations.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from evensong.spark.lives import Life, lives_table, read_lives
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from evensong.spark.matching import Matching
+    from evensong.spark.reading import Trace
+    from evensong.spark.soundness import Evidence, Segment
+
+LIFE: Final = ("run_id", "node", "incarnation")
+
+
+class History:
+    """The rows of every run, and what follows from its events.
+
+    `deliveries` and `sends` are those of the nodes themselves (`session` 0), `client_deliveries`
+    and `client_sends` those of sessions; all are without what comes after a gap and without lives
+    that cannot be judged. `events` likewise.
+    """
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        trace: "Trace",
+        last_ends: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        self.spark: Final = spark
+        self.trace: Final = trace
+        self.known_lives: Final[list[Life]] = read_lives(trace.events, last_ends or {})
+
+    @cached_property
+    def lives(self) -> "DataFrame":
+        """One row a life that has a trace: the columns of `lives.Life`."""
+        return lives_table(self.spark, self.known_lives).localCheckpoint()
+
+    @cached_property
+    def events(self) -> "DataFrame":
+        """The events of lives that can be judged; `pos` is 0 where deliveries were not traced."""
+        from pyspark.sql import functions as F
+
+        events = self.trace.events
+        if all(not (life.is_blank or life.has_gap or life.is_bare) for life in self.known_lives):
+            return events
+        about = self.lives.where("not is_blank").select(*LIFE, "gap_pseq", "is_bare")
+        return (
+            events.join(F.broadcast(about), list(LIFE))
+            .where("gap_pseq is null or pseq < gap_pseq")
+            .withColumn("pos", F.when(F.col("is_bare"), F.lit(0)).otherwise(F.col("pos")))
+            .drop("gap_pseq", "is_bare")
+        )
+
+    @cached_property
+    def deliveries(self) -> "DataFrame":
+        """The deliveries of the nodes themselves, of lives that can be judged."""
+        return self._judged(self.trace.deliveries.where("session = 0"), "pos < gap_pos")
+
+    @cached_property
+    def client_deliveries(self) -> "DataFrame":
+        """The deliveries to sessions, of lives that can be judged."""
+        return self._judged(self.trace.deliveries.where("session <> 0"), "true")
+
+    @cached_property
+    def sends(self) -> "DataFrame":
+        """The sends of the nodes themselves, of lives that can be judged."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        sends = self.trace.sends.where("session = 0")
+        if not any(life.has_gap for life in self.known_lives):
+            return self._judged(sends, "true")
+        in_order = Window.partitionBy(*LIFE).orderBy("origin_no")
+        numbered = sends.withColumn("number", F.row_number().over(in_order))
+        return self._judged(numbered, "number <= gap_sends").drop("number")
+
+    @cached_property
+    def client_sends(self) -> "DataFrame":
+        """The sends of sessions, of lives that can be judged."""
+        return self._judged(self.trace.sends.where("session <> 0"), "true")
+
+    def _judged(self, rows: "DataFrame", before_gap: str) -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        if all(not (life.is_blank or life.has_gap or life.is_bare) for life in self.known_lives):
+            return rows
+        columns = rows.columns
+        about = self.lives.where("not is_blank and not is_bare").select(
+            *LIFE, "has_gap", "gap_pos", "gap_sends"
+        )
+        kept = rows.join(F.broadcast(about), list(LIFE)).where(f"not has_gap or {before_gap}")
+        return kept.select(*columns)
+
+    @cached_property
+    def spans(self) -> "DataFrame":
+        """One row a configuration at a life, from its installation to the next.
+
+        `run_id, node, incarnation, conf_no, conf_id, conf_seq, conf_rep, is_transitional,
+        prev_conf_id, regular_id, regular_seq, regular_rep, members, start, stop (null: to the end),
+        before_id, next_id, is_last, rank` (of the regular configuration in its run, from 1),
+        `com_start, t_us, cause`.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        life = Window.partitionBy(*LIFE).orderBy("pseq")
+        com = Window.partitionBy(*LIFE, "regular_id")
+        run = Window.partitionBy("run_id").orderBy("regular_seq", "regular_rep")
+        return (
+            self.events.where("etype = 'conf'")
+            .select(
+                *LIFE,
+                (F.row_number().over(life) - 1).cast("bigint").alias("conf_no"),
+                F.col("conf_no").alias("said_no"),
+                "conf_id",
+                (F.col("conf_kind") == "transitional").alias("is_transitional"),
+                "prev_conf_id",
+                F.array_sort("members").alias("members"),
+                F.col("pos").alias("start"),
+                F.lead("pos").over(life).alias("stop"),
+                F.lag("conf_id").over(life).alias("before_id"),
+                F.lead("conf_id").over(life).alias("next_id"),
+                "t_us",
+                "cause",
+            )
+            .withColumn("is_last", F.col("next_id").isNull())
+            .withColumn(
+                "regular_id", F.expr("if(is_transitional, prev_conf_id, conf_id)")
+            )
+            .withColumn("conf_seq", F.split_part("conf_id", F.lit("."), F.lit(1)).cast("bigint"))
+            .withColumn("conf_rep", F.split_part("conf_id", F.lit("."), F.lit(2)).cast("bigint"))
+            .withColumn(
+                "regular_seq", F.split_part("regular_id", F.lit("."), F.lit(1)).cast("bigint")
+            )
+            .withColumn(
+                "regular_rep", F.split_part("regular_id", F.lit("."), F.lit(2)).cast("bigint")
+            )
+            .withColumn("com_start", F.min("start").over(com))
+            .withColumn("rank", F.dense_rank().over(run))
+            .localCheckpoint()
+        )
+
+    # What digests and rows say of all this; computed when first asked for
+
+    @cached_property
+    def evidence(self) -> "Evidence":
+        """Digests of what was delivered, and what does not add up."""
+        from evensong.spark.soundness import Evidence
+
+        return Evidence(self)
+
+    @cached_property
+    def matching(self) -> "Matching":
+        """Deliveries held against sends."""
+        from evensong.spark.matching import Matching
+
+        return Matching(self.evidence)
+
+    @cached_property
+    def segments(self) -> "list[Segment]":
+        """The configurations that are judged row by row; all others are sound."""
+        from evensong.spark.matching import segments_of
+
+        return segments_of(self)
+
+    @cached_property
+    def absent(self) -> list[Life]:
+        """Lives that must have been, and have no trace."""
+        from evensong.spark.absent import find_absent
+
+        return find_absent(self, self.matching.strangers)
+
+    @cached_property
+    def all_lives(self) -> "DataFrame":
+        """The lives that have a trace, and those that must have been."""
+        if not self.absent:
+            return self.lives
+        return lives_table(self.spark, [*self.known_lives, *self.absent]).localCheckpoint()
+
+    @cached_property
+    def row_findings(self) -> "DataFrame":
+        """What was found by looking at rows: `rows.OUTPUT`."""
+        from evensong.spark.segments import judge_rows
+
+        return judge_rows(self)
+
+    @cached_property
+    def sound_coms(self) -> "DataFrame":
+        """com(c) of every life, for each c that the digests prove sound."""
+        return self.matching.not_in(self.segments, self.evidence.coms)

@@ -1,0 +1,229 @@
+"""Where traces lie, for Spark: what is a trace, what is not, and what must be converted first.
+
+A path is what `evensong trace check` takes (settings, a state directory, a directory of such, a
+trace, a run) or an address that Spark can read (`hdfs://…`, `s3a://…`, with wildcards). Files of
+this machine are looked at before Spark starts to read, so that what is damaged is named; of files
+elsewhere Spark names the first that it stumbles over.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from evensong.errors import BadTrace
+from evensong.trace.columns import part_name
+from evensong.trace.convert import merge_into
+from evensong.trace.directory import Place as Directory
+from evensong.trace.directory import find, sources_in, steadily
+from evensong.trace.parquet import parts_in, runs_in
+from evensong.trace.schema import COLUMNS, TABLES, arrow, schema
+from evensong.trace.spool import spools_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_WILD: Final = re.compile(r"[*?\[{]")
+_NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
+
+
+class Place(NamedTuple):
+    """Runs below one directory, as Spark is told to read them."""
+
+    base: str  # what `run_id=…` lies in
+    folders: tuple[str, ...]  # `run_id=…` or `run_id=…/node=…`, absolute
+    nodes: tuple[tuple[str, int], ...]  # run and node
+    last_end: str = ""  # how a node's last life ended if its trace does not say
+    has_dictionaries: bool = False  # written in a way that Spark reads slowly
+
+
+class Found(NamedTuple):
+    """What the paths lead to."""
+
+    places: list[Place]
+    refused: list[str]  # what is no trace, or damaged, and why
+
+
+def find_places(
+    spark: "SparkSession", paths: Iterable[str], scratch: Path, *, running_end: str = ""
+) -> Found:
+    """Look at every path; what is left over of spools is converted into `scratch`."""
+    found = Found([], [])
+    for path in paths:
+        try:
+            if is_elsewhere(path):
+                found.places += _elsewhere(spark, path)
+            else:
+                for directory in _directories(Path(_local(path))):
+                    _look_at(directory, scratch, running_end, found)
+        except BadTrace as error:
+            found.refused.append(str(error))
+    _refuse_twins(found)
+    return found
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a path is for Spark alone: on another file system, or with wildcards."""
+    if _ADDRESS.match(path) and urlsplit(path).scheme != "file":
+        return True
+    return bool(_WILD.search(path)) and not Path(_local(path)).exists()
+
+
+def _local(path: str) -> str:
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+
+
+def _directories(path: Path) -> list[Directory]:
+    from evensong.daemon.settings import load
+
+    if path.is_file():
+        if path.suffix != ".toml":
+            raise BadTrace(f"{path}: a file; a trace is a directory with run_id=… or spools in it")
+        settings = load(path)
+        return [Directory(settings.trace_dir, settings.state)]
+    return find(path.absolute())
+
+
+def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found) -> None:
+    """Add what lies in a directory of this machine, run by run."""
+    last_end = ""
+    if directory.state is not None:
+        last_end = running_end if _is_running(directory.state) else "lost"
+    root = directory.directory
+    if directory.state is not None or spools_in(root):
+        root = _converted(root, scratch / str(len(found.places)))
+    for run_id, run in runs_in(root).items():
+        try:
+            nodes, has_dictionaries = _look_at_run(run)
+        except BadTrace as error:
+            found.refused.append(str(error))
+            continue
+        whose = tuple((run_id, node) for node in nodes)
+        found.places.append(
+            Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
+        )
+
+
+def _is_running(state: Path) -> bool:
+    from contextlib import suppress
+
+    from evensong.daemon.control import ask, is_listening
+    from evensong.errors import BadRequest, Unreachable
+
+    if not is_listening(state):
+        return False
+    with suppress(Unreachable, BadRequest):
+        ask(state, {"do": "flush"})
+    return True
+
+
+def _converted(root: Path, target: Path) -> Path:
+    """Write a daemon's trace, parts and spools, as one trace in Parquet."""
+
+    def convert() -> Path:
+        sources = sources_in(root)
+        for whose in sorted(sources):
+            folder = target / f"run_id={whose[0]}" / f"node={whose[1]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            merge_into(folder, whose, sources)
+        return target
+
+    return steadily(root, convert)
+
+
+def _look_at_run(run: Path) -> tuple[list[int], bool]:
+    """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
+    from evensong.trace.parquet import node_of
+
+    nodes = []
+    has_dictionaries = False
+    for folder in sorted(run.glob("node=*")):
+        nodes.append(node_of(folder))
+        for table, parts in parts_in(folder).items():
+            for part in parts:
+                has_dictionaries |= _look_at_file(folder / part_name(table, part), table)
+    if not nodes:
+        raise BadTrace(f"{run}: has no node=… in it")
+    return nodes, has_dictionaries
+
+
+def _look_at_file(path: Path, table: str) -> bool:
+    """Refuse a file that is no part of the table; return whether Spark would read it slowly."""
+    pa, parquet = arrow(), arrow("pyarrow.parquet")
+    try:
+        with parquet.ParquetFile(path) as file:
+            written = file.schema_arrow
+            metadata = file.metadata
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
+    types = {field.name: field.type for field in written}
+    for field in pa.schema(schema(table)):
+        if field.name not in types:
+            raise BadTrace(f"{path}: has no column {field.name}")
+        if types[field.name] != field.type:
+            raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
+    if not metadata.num_row_groups:
+        return False
+    columns = metadata.row_group(0)
+    wide = {name for name, kind, _ in COLUMNS[table] if kind == "uint64"}
+    return any(
+        columns.column(at).path_in_schema in wide and columns.column(at).has_dictionary_page
+        for at in range(columns.num_columns)
+    )
+
+
+def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
+    """List the runs at an address that only Spark can read."""
+    jvm = spark.sparkContext._jvm
+    context = spark.sparkContext._jsc
+    assert jvm is not None
+    assert context is not None
+    name = path.rstrip("/")
+    below = name if "/run_id=" in name else f"{name}/run_id=*"
+    below = below if "/node=" in below else f"{below}/node=*"
+    pattern = jvm.org.apache.hadoop.fs.Path(below)
+    statuses = pattern.getFileSystem(context.hadoopConfiguration()).globStatus(pattern)
+    by_base: dict[str, list[tuple[str, str, int]]] = {}
+    for status in statuses or ():
+        folder = str(status.getPath().toString())
+        match = _NODE.fullmatch(folder)
+        if match:
+            whose = (folder, match[3], int(match[4]))
+            by_base.setdefault(match[1], []).append(whose)
+    if not by_base:
+        raise BadTrace(f"{path}: has no run_id=…/node=… in it")
+    places = []
+    for base, found in by_base.items():
+        folders = tuple(folder for folder, _, _ in found)
+        whose_all = tuple((run_id, node) for _, run_id, node in found)
+        place = Place(base, folders, whose_all)
+        places.append(place._replace(has_dictionaries=_probe(spark, place)))
+    return places
+
+
+def _probe(spark: "SparkSession", place: Place) -> bool:
+    """Refuse a schema that is not ours; return whether files have dictionaries where Spark slows."""
+    for table in TABLES:
+        read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
+        names = set(read.parquet(*place.folders).columns)
+        for name, _, _ in COLUMNS[table]:
+            if name not in names:
+                raise BadTrace(f"{place.base}: {table} have no column {name}")
+    return True  # nobody looked at how it is encoded: then the way that is always right
+
+
+def _refuse_twins(found: Found) -> None:
+    """Refuse a node that two places claim to know: they are of different runs, or the same."""
+    seen: dict[tuple[str, int], str] = {}
+    for place in list(found.places):
+        for whose in place.nodes:
+            if whose in seen:
+                found.refused.append(
+                    f"{place.base}: has node {whose[1]} of run {whose[0]}, as {seen[whose]} has: "
+                    "two different runs cannot share an id"
+                )
+                found.places.remove(place)
+                break
+            seen[whose] = place.base

@@ -1,0 +1,154 @@
+"""Properties of the token and of time: TF1, TF2, LV-2, LV-3.
+
+Limits are those that the run was made with, as its `start` events tell them (`window_size`,
+`messages_max`, `settle_us`, `state_us` in `aux`); where they do not, there is nothing to judge by.
+"""
+
+from typing import TYPE_CHECKING
+
+from evensong.spark.history import LIFE
+from evensong.spark.properties.finding import Finding
+from evensong.spark.properties.membership import named
+from evensong.spark.properties.sound import VIOLATION, counted, summed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from evensong.spark.history import History
+
+
+def _limits(history: "History") -> "DataFrame":
+    """Return the limits of each run, as its lives tell them."""
+    from pyspark.sql import functions as F
+
+    names = ("window_size", "messages_max", "settle_us", "state_us")
+    told = [F.max(F.col("aux")[name].cast("bigint")).alias(name) for name in names]
+    return history.events.where("etype = 'start'").groupBy("run_id").agg(*told)
+
+
+def _visits(history: "History") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    return history.events.where("etype = 'token'").select(
+        *LIFE,
+        F.col("aux")["ring"].alias("conf_id"),
+        F.col("aux")["token_seq"].cast("bigint").alias("token_seq"),
+        (F.col("aux")["sent"].cast("bigint") + F.col("aux")["resent"].cast("bigint")).alias(
+            "n_messages"
+        ),
+        F.col("aux")["fcc"].cast("bigint").alias("fcc"),
+    )
+
+
+def window(history: "History") -> Finding:
+    """TF1: no visit sends more than messages_max, no rotation more than window_size.
+
+    Only gapless stretches of visits are judged as rotations, since recordings may be sampled.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    ring = Window.partitionBy("run_id", "conf_id").orderBy("token_seq", "node", "incarnation")
+    stretch = Window.partitionBy("run_id", "conf_id", "stretch").orderBy("token_seq")
+    limits = _limits(history).where("window_size is not null and messages_max is not null")
+    sizes = history.spans.groupBy("run_id", "conf_id").agg(F.max(F.size("members")).alias("n_members"))
+    visits = (
+        _visits(history)
+        .join(F.broadcast(limits), "run_id")
+        .join(F.broadcast(sizes), ["run_id", "conf_id"], "left")
+        .fillna(1, ["n_members"])
+        .withColumn("stretch", F.col("token_seq") - F.row_number().over(ring))
+        .withColumn("total", F.sum("n_messages").over(stretch))
+        .withColumn("number", F.row_number().over(stretch))
+    )
+    # What the last rotation sent is a total less the total one rotation before.
+    earlier = visits.selectExpr(
+        "run_id", "conf_id", "stretch", "number + n_members as number", "total as earlier"
+    )
+    judged = visits.join(earlier, ["run_id", "conf_id", "stretch", "number"], "left").withColumn(
+        "rotation", F.expr("total - coalesce(earlier, 0)")
+    )
+    complaint = F.expr(
+        "case when n_messages > messages_max then"
+        "  concat(n_messages, ' messages, messages_max is ', messages_max)"
+        " when rotation > window_size then"
+        "  concat(rotation, ' in a rotation, window_size is ', window_size)"
+        " when fcc < 0 or fcc > window_size then"
+        "  concat('fcc is ', fcc, ', window_size is ', window_size) end"
+    )
+    broken = named(history, judged.withColumn("complaint", complaint)).where("complaint is not null")
+    text = "concat('token ', token_seq, ' of ', conf_id, ' at ', name, ': ', complaint) as text"
+    return Finding(summed(counted(visits, "1")), broken.selectExpr(*LIFE, "conf_id", text))
+
+
+def token_uniqueness(history: "History") -> Finding:
+    """TF2: on one ring, no two visits forward the same token_seq."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    visits = _visits(history)
+    one = Window.partitionBy("run_id", "conf_id", "token_seq").orderBy("node", "incarnation")
+    twice = (
+        named(
+            history,
+            visits.join(
+                visits.groupBy("run_id", "conf_id", "token_seq").count().where("count > 1"),
+                ["run_id", "conf_id", "token_seq"],
+            ),
+        )
+        .withColumn("other", F.lag("name").over(one))
+        .where("other is not null")
+    )
+    text = (
+        "concat('token ', token_seq, ' of ', conf_id, ' is forwarded by ', other, ' and by ', name)"
+        " as text"
+    )
+    return Finding(summed(counted(visits, "1")), twice.selectExpr(*LIFE, "conf_id", text))
+
+
+def settles(history: "History") -> Finding:
+    """LV-2, TM3: within a bound after the last fault, whoever lives is in its final configuration.
+
+    Times of different hosts cannot be compared, so each node's own are: faults are recorded there.
+    """
+    from pyspark.sql import functions as F
+
+    limits = _limits(history).where("settle_us is not null").select("run_id", "settle_us")
+    fault = history.events.where("etype = 'fault_inject'").groupBy("run_id", "node").agg(
+        F.max("t_us").alias("fault_us")
+    )
+    final = (
+        history.spans.where("is_last and not is_transitional")
+        .join(history.lives.where("ended = 'quiesce'").select(*LIFE), list(LIFE), "left_semi")
+        .join(F.broadcast(limits), "run_id")
+        .join(fault, ["run_id", "node"])
+    )
+    text = (
+        "concat(name, ' installs its final ', conf_id, ' ', t_us - fault_us,"
+        " ' us after the last fault, ', settle_us, ' are allowed') as text"
+    )
+    late = named(history, final.where("t_us - fault_us > settle_us"))
+    return Finding(summed(counted(final, "1")), late.selectExpr(*LIFE, "conf_id", text))
+
+
+def leaves_states(history: "History") -> Finding:
+    """LV-3: no process stays in a state other than operational for longer than its bound."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    limits = _limits(history).where("state_us is not null").select("run_id", "state_us")
+    # A new state ends the one before it; so does the end of the life, if there is one.
+    life = Window.partitionBy(*LIFE).orderBy("pseq")
+    states = (
+        history.events.where("etype in ('state', 'fail', 'stop', 'quiesce')")
+        .withColumn("state", F.col("aux")["state"])
+        .withColumn("until_us", F.lead("t_us").over(life))
+        .where("etype = 'state' and state <> 'operational' and until_us is not null")
+        .join(F.broadcast(limits), "run_id")
+    )
+    text = (
+        "concat(name, ' stays in ', state, ' for ', until_us - t_us, ' us, ', state_us,"
+        " ' are allowed') as text"
+    )
+    late = named(history, states.where("until_us - t_us > state_us"))
+    return Finding(summed(counted(states, "1")), late.selectExpr(*LIFE, "conf_id", text).select(*VIOLATION))

@@ -1,0 +1,224 @@
+"""The rows of a segment, judged one by one as the in-memory check does it.
+
+Segments are judged side by side, each as one task of Spark. A segment knows the configurations of
+all lives of its run, and of deliveries and sends those in its own configurations; positions are
+counted anew, so that the others are empty. What the check says of it is exact.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from evensong.core.effects import Service
+from evensong.core.ids import Configuration, RingId
+from evensong.core.unit import UnitId
+from evensong.sim import evs
+from evensong.sim.evs import Finding, Reading
+from evensong.sim.history import Delivery, Event, History, Life, Send
+from evensong.spark.absent import ring_id
+from evensong.spark.witness import story
+from evensong.trace.schema import SERVICE_BY_CODE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+JUDGED: Final = (
+    "EVS1.1",
+    "EVS1.3",
+    "EVS1.4",
+    "EVS2.2",
+    "EVS2.3",
+    "EVS3",
+    "EVS4",
+    "EVS5",
+    "EVS6.1",
+    "EVS6.2",
+    "EVS6.3",
+    "EVS7.1",
+    "TR2",
+    "TR3",
+    "TG",
+    "FIFO",
+)
+AGAIN: Final = "again"  # not a property: how many deliveries were second ones
+CONF, DELIVERY, SEND, LIFE = range(4)
+INPUT: Final = (
+    "run_id string, segment int, kind int, node bigint, incarnation bigint, conf_no bigint, "
+    "pos bigint, ring_seq bigint, ring_rep bigint, seq bigint, sender bigint, sender_inc bigint, "
+    "origin_no bigint, service int, size bigint, digest bigint, t_us bigint, conf_id string, "
+    "prev_id string, is_transitional boolean, members array<bigint>, ended string"
+)
+OUTPUT: Final = (
+    "run_id string, segment int, property string, is_count boolean, n_checked bigint, "
+    "n_unknown bigint, node bigint, incarnation bigint, conf_id string, text string"
+)
+STORIES_MAX: Final = 5
+_WIDTH: Final = 1 << 64
+
+
+def judge_segment(table: "pa.Table") -> "pa.Table":
+    """Judge the rows of one segment; return counts and violations."""
+    import pyarrow as pa
+
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    run_id, segment = columns["run_id"][0], columns["segment"][0]
+    reading = Reading(_history(columns))
+    findings = [evs.PROPERTIES[name](reading) for name in JUDGED]
+    findings += [sends_delivered(reading), _second_deliveries(reading)]
+    told: list[tuple[object, ...]] = []
+    for finding in findings:
+        about = (run_id, segment, finding.property_id)
+        told.append((*about, True, finding.checked, finding.unknown, None, None, None, None))
+        for number, violation in enumerate(finding.violations):
+            text = story(reading, violation) if number < STORIES_MAX else violation.text
+            node = violation.nodes[0] if violation.nodes else None
+            told.append((*about, False, 0, 0, node, None, _where(reading, violation), text))
+    types = [
+        pa.string(), pa.int32(), pa.string(), pa.bool_(), pa.int64(), pa.int64(), pa.int64(),
+        pa.int64(), pa.string(), pa.string(),
+    ]  # fmt: skip
+    names = [column.split()[0] for column in OUTPUT.split(", ")]
+    values = list(zip(*told, strict=True))
+    arrays = [pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)]
+    return pa.table(arrays, names=names)
+
+
+def _where(reading: Reading, violation: evs.Violation) -> str | None:
+    """Return the configuration in which the first unit of a violation was sent."""
+    for unit_id in violation.units:
+        number = reading.units.number_by_id.get(unit_id)
+        if number is not None and number < reading.n_sent_units:
+            return str(reading.sent_in(number))
+    return None
+
+
+def sends_delivered(reading: Reading) -> Finding:
+    """LV-1: what a life that saw the end of the run sent, it delivered, and so did its members.
+
+    A trace knows of a submission when the unit is first sent. Members of the final configuration
+    owe what was sent in it.
+    """
+    found = Finding("LV-1")
+    ids = reading.units.ids
+    for one in reading.lives:
+        if one.life.ended not in ("quiesce", ""):
+            continue
+        sent = [sending.unit for com in one.coms.values() for sending in com.sendings]
+        found.checked += len(sent)
+        missing = sorted(set(sent) - set(one.units))
+        if not one.life.ended:
+            found.unknown += len(missing)
+            continue
+        for unit in missing:
+            found.blame(f"{one.name} sent {ids[unit]} and never delivered it", (one.node,))
+        final = one.last_conf_id
+        if final is None or final not in one.coms:
+            continue
+        owed = {sending.unit for sending in one.coms[final].sendings}
+        for com in reading.coms.get(final, ()):
+            if com.life is one or com.life.life.ended != "quiesce":
+                continue
+            found.checked += len(owed)
+            for unit in sorted(owed - com.unit_set):
+                found.blame(
+                    f"{one.name} sent {ids[unit]} in its final {final}, "
+                    f"and {com.life.name} does not deliver it",
+                    (one.node, com.life.node),
+                    (ids[unit],),
+                )
+    return found
+
+
+def _second_deliveries(reading: Reading) -> Finding:
+    """Count deliveries of a unit that the life had delivered before: orders leave them out."""
+    found = Finding(AGAIN)
+    found.checked = sum(len(one.units) - len(one.first_units) for one in reading.lives)
+    return found
+
+
+# From columns to a history
+
+Columns = dict[str, list]  # type: ignore[type-arg]  # columns of several types
+
+
+def _history(columns: Columns) -> History:
+    """Put the rows of a segment together, life by life."""
+    history = History()
+    rows: dict[tuple[int, int, int], list[int]] = {}
+    whose = zip(columns["node"], columns["incarnation"], columns["kind"], strict=True)
+    for at, key in enumerate(whose):
+        rows.setdefault(key, []).append(at)
+    for node, incarnation, kind in sorted(rows):
+        if kind == LIFE:
+            life = Life(node, incarnation)
+            life.ended = columns["ended"][rows[node, incarnation, LIFE][0]] or ""
+            history.lives[node, incarnation] = life
+    for (node, incarnation), life in history.lives.items():
+        _fill(life, columns, lambda kind, who=(node, incarnation): rows.get((*who, kind), []))
+    return history
+
+
+def _fill(life: Life, columns: Columns, rows_of: Callable[[int], list[int]]) -> None:
+    pos, conf_no = columns["pos"], columns["conf_no"]
+    delivered = sorted(rows_of(DELIVERY), key=pos.__getitem__)
+    places = [pos[at] for at in delivered]
+    for at in sorted(rows_of(CONF), key=conf_no.__getitem__):
+        conf = _configuration(columns, at)
+        life.confs.append(conf)
+        place = bisect_left(places, pos[at])
+        number = len(life.confs) - 1
+        life.events.append(Event(place, columns["t_us"][at], "conf", number, conf))
+    life.deliveries.extend(_deliveries(columns, delivered))
+    order = sorted(rows_of(SEND), key=lambda at: (columns["origin_no"][at], pos[at]))
+    for at in order:
+        place = bisect_left(places, pos[at])
+        life.sends.append(_send(life, columns, at, place))
+
+
+def _configuration(columns: Columns, at: int) -> Configuration:
+    return Configuration(
+        ring_id(columns["conf_id"][at]),
+        ring_id(columns["prev_id"][at]),
+        tuple(columns["members"][at]),
+        transitional=columns["is_transitional"][at],
+        cause="",
+    )
+
+
+def _service(code: int) -> Service:
+    return SERVICE_BY_CODE.get(code, Service.AGREED)
+
+
+def _number(conf_no: int | None) -> int:
+    return -1 if conf_no is None else conf_no
+
+
+def _deliveries(columns: Columns, places: Iterable[int]) -> Iterable[Delivery]:
+    for at in places:
+        yield Delivery(
+            UnitId(columns["sender"][at], columns["sender_inc"][at], columns["origin_no"][at]),
+            RingId(columns["ring_seq"][at], columns["ring_rep"][at]),
+            columns["seq"][at],
+            _number(columns["conf_no"][at]),
+            _service(columns["service"][at]),
+            False,
+            0,
+            False,
+            columns["size"][at],
+            columns["digest"][at] % _WIDTH,
+            columns["t_us"][at],
+        )
+
+
+def _send(life: Life, columns: Columns, at: int, place: int) -> Send:
+    return Send(
+        UnitId(life.node, life.incarnation, columns["origin_no"][at]),
+        RingId(columns["ring_seq"][at], columns["ring_rep"][at]),
+        columns["seq"][at],
+        _number(columns["conf_no"][at]),
+        place,
+        _service(columns["service"][at]),
+        columns["size"][at],
+        columns["digest"][at] % _WIDTH,
+        columns["t_us"][at],
+    )

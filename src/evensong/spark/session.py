@@ -1,0 +1,148 @@
+"""The one place that opens sessions of Spark.
+
+`session` is a context manager for commands: what fails inside comes out as `SparkFailed`, one
+sentence with the cause. `open_session` is for notebooks and tests, where it stays open. Both take
+the session that runs already, if there is one, and leave it running.
+
+PySpark is imported only when a session is asked for: commands that need none start quickly.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from evensong.errors import SparkFailed, SparkUnavailable
+from evensong.spark import executors, gateway
+from evensong.spark.java import find_java
+from evensong.spark.settings import is_on_loopback, local_cores, settings
+from evensong.spark.trouble import is_of_spark, sentence_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*]"
+MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+
+
+def open_session(
+    app: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    quick: bool = False,
+) -> "SparkSession":
+    """Return a session of Spark, configured for our work; the one that runs if there is one.
+
+    `quick` is for small data on a local master: it starts sooner and computes more slowly.
+    """
+    running = running_session()
+    if running is not None:
+        return running
+    given = dict(conf or {})
+    chosen = master or given.get("spark.master") or DEFAULT_MASTER
+    variables = {
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_PYTHON": executors.python(chosen, given),
+    }
+    if is_on_loopback(chosen):
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    context = gateway.start(settings(app, chosen, quick=quick, given=given), variables)
+    if local_cores(chosen) is None:
+        executors.give_package(context)
+    return _session_class()(context)
+
+
+def running_session() -> "SparkSession | None":
+    """Return the session that this process has already, if it has one."""
+    session_class = _session_class()
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
+        return None
+    return session_class.builder.getOrCreate()
+
+
+@contextmanager
+def session(
+    app: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    quick: bool = False,
+) -> Iterator["SparkSession"]:
+    """Open a session for a `with` block and stop it after; Spark's failures become SparkFailed."""
+    is_ours = running_session() is None
+    spark = open_session(app, master=master, conf=conf, quick=quick)
+    memory = spark.sparkContext.getConf().get("spark.driver.memory")
+    try:
+        yield spark
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        sentence = sentence_of(error, gateway.LOG.tail(), memory)
+        raise SparkFailed(f"{sentence}{gateway.LOG.keep()}") from error
+    finally:
+        if is_ours:
+            with suppress(Exception):  # whatever it is, it is told already or does not matter now
+                spark.stop()
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command on Spark takes."""
+    options = parser.add_argument_group("Spark")
+    options.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark runs: local[2], spark://host:7077, yarn, … (default: all cores here)",
+    )
+    options.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=_pair,
+        help="a setting of Spark; may be repeated",
+    )
+    options.add_argument(
+        "--driver-memory",
+        metavar="SIZE",
+        type=_memory,
+        help="memory for Spark here, such as 4g (default: half of what there is, at most 8g)",
+    )
+
+
+@contextmanager
+def session_from(
+    args: argparse.Namespace, app: str, *, quick: bool = False
+) -> Iterator["SparkSession"]:
+    """Open the session that the options of a command ask for."""
+    conf: dict[str, str] = dict(args.conf)
+    if args.driver_memory:
+        conf["spark.driver.memory"] = args.driver_memory
+    with session(app, master=args.master, conf=conf, quick=quick) as spark:
+        yield spark
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form spark.KEY=VALUE")
+    return key, value
+
+
+def _memory(text: str) -> str:
+    if not MEMORY.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4g or 1500m")
+    return text.lower()
+
+
+def _session_class() -> "type[SparkSession]":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise SparkUnavailable(
+            f"this needs PySpark, which is not installed ({missing}): pip install 'evensong[spark]'"
+        ) from missing
+    return SparkSession

@@ -1,0 +1,296 @@
+"""Which configurations the digests prove sound, and which need a look at their rows.
+
+In a sound configuration c every com(c) is a beginning of the longest one, numbers run in step with
+positions, what was delivered is what was sent, under the same number and with the same content, and
+what had to be delivered was. Then nothing in c breaks any property about deliveries and sends:
+
+- numbers give a rising number to every event (a send takes that of the last delivery before it), so
+  there is no cycle (EVS1.1, EVS6.1, TG), and installations of one configuration lie at one number
+  (EVS2.3), since those who go on together have delivered the same;
+- a unit is in one configuration only, under one number, once at each life (EVS1.3, EVS1.4, EVS6.2,
+  TR2); beginnings of one order have no holes (EVS6.3); who sends in order is heard in order (EVS5,
+  FIFO);
+- who owes a unit has it (EVS3, EVS4, EVS7.1, TR3, LV-1).
+
+And since configurations rise at every node, no cycle leads out of one. So whatever is wrong is
+wrong inside a *segment*, a stretch of configurations in which something does not add up; its rows
+are judged one by one (`evensong.spark.rows`).
+"""
+
+from collections.abc import Iterable
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from evensong.spark import digests
+from evensong.spark.history import LIFE
+from evensong.spark.sendings import placed_sends, sends_by_com
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from evensong.spark.history import History
+
+COM: Final = ("run_id", "rank")
+
+
+class Segment(NamedTuple):
+    """Configurations of a run that are judged row by row; without bounds, the whole run."""
+
+    run_id: str
+    lo: int | None
+    hi: int | None
+
+
+class Evidence:
+    """The digests of a history, and the doubts they leave."""
+
+    def __init__(self, history: "History") -> None:
+        self.history: Final = history
+
+    @cached_property
+    def chunks(self) -> "DataFrame":
+        """The digest of every chunk."""
+        return digests.chunks_of(self.history).localCheckpoint()
+
+    @cached_property
+    def totals(self) -> "DataFrame":
+        """How much each life delivered."""
+        return digests.totals_of(self.chunks).localCheckpoint()
+
+    @cached_property
+    def spans(self) -> "DataFrame":
+        """Spans with the digest of what was delivered in them."""
+        return digests.spans_of(self.history, self.chunks, self.totals).localCheckpoint()
+
+    @cached_property
+    def com_chunks(self) -> "DataFrame":
+        """The digests of com(c) by chunk."""
+        return digests.com_chunks_of(self.spans, self.chunks).localCheckpoint()
+
+    @cached_property
+    def coms(self) -> "DataFrame":
+        """com(c) at every life."""
+        found = digests.coms_of(self.spans, self.com_chunks, self.history.lives)
+        return found.localCheckpoint()
+
+    @cached_property
+    def ranks(self) -> "DataFrame":
+        """The regular configurations of each run by their rank."""
+        return (
+            self.spans.select(*COM, "regular_id", "regular_seq", "regular_rep").distinct()
+        )
+
+    @cached_property
+    def placed(self) -> "DataFrame":
+        """Every send with its configuration."""
+        return placed_sends(self.history, self.spans, self.coms)
+
+    @cached_property
+    def sent(self) -> "DataFrame":
+        """What was sent, per life and configuration."""
+        return sends_by_com(self.placed).localCheckpoint()
+
+    # Doubts: (run_id, lo, hi), null for the whole run
+
+    @cached_property
+    def doubts(self) -> "list[Segment]":
+        """Return what does not add up, before any row has been looked at again."""
+        found = [
+            self._odd_structure(),
+            self._odd_places(),
+            self._own_doubts(),
+            self._unequal_sets(),
+            self._unequal_chunks().select("run_id", "lo", "hi"),
+            self._unsafe(),
+            self._bad_sends(),
+            self._owed(),
+        ]
+        rows = reduce(_union, found).distinct().collect()
+        return [Segment(row["run_id"], row["lo"], row["hi"]) for row in rows]
+
+    def _odd_structure(self) -> "DataFrame":
+        """Runs whose configurations do not follow one another as they should."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        node = Window.partitionBy("run_id", "node").orderBy("incarnation", "conf_no")
+        life = Window.partitionBy(*LIFE).orderBy("conf_no")
+        spans = self.history.spans
+        disorder = (
+            spans.withColumn("last", F.lag(F.struct("conf_seq", "conf_rep")).over(node))
+            .withColumn("was_transitional", F.lag("is_transitional").over(life))
+            .where(
+                "prev_conf_id <> coalesce(before_id, '0.0')"
+                " or (is_transitional and coalesce(was_transitional, true))"
+                " or struct(conf_seq, conf_rep) <= last or start > stop or said_no <> conf_no"
+                " or said_no is null"
+            )
+        )
+        about = F.struct("members", "is_transitional")
+        many = (
+            spans.groupBy("run_id", "conf_id")
+            .agg(
+                F.min(about).alias("one"),
+                F.max(about).alias("other"),
+                F.min("regular_id").alias("one_id"),
+                F.max("regular_id").alias("other_id"),
+            )
+            .where("one <> other or one_id <> other_id")
+        )
+        return _whole(disorder).union(_whole(many))
+
+    def _odd_places(self) -> "DataFrame":
+        """Runs with rows outside the configuration that they name."""
+        from pyspark.sql import functions as F
+
+        spans = self.spans.select(*LIFE, "conf_no")
+        homeless = self.chunks.join(F.broadcast(spans), [*LIFE, "conf_no"], "left_anti")
+        return _whole(self.spans.where("not is_placed")).union(_whole(homeless)).union(
+            _whole(self.sent.where("n_off > 0"))
+        )
+
+    def _own_doubts(self) -> "DataFrame":
+        """Configurations in which a life's own numbers do not run in step with its positions."""
+        from pyspark.sql import functions as F
+
+        firsts = self.coms.groupBy(*COM).agg(
+            F.min("skew").alias("one"), F.max("skew").alias("other")
+        )
+        doubtful = self.coms.where("n > 0 and not (is_dense and is_own_ring and skew = skew_max)")
+        named = self._reaching(doubtful, "ring_seq_min", "ring_seq_max")
+        return named.union(_one(firsts.where("one <> other")))
+
+    def _reaching(self, rows: "DataFrame", least: str, most: str) -> "DataFrame":
+        """Stretch a doubt from its configuration to the rings that its rows name."""
+        from pyspark.sql import functions as F
+
+        named = rows.select(*COM, F.col(least).alias("least"), F.col(most).alias("most"))
+        ranks = self.ranks.select("run_id", F.col("rank").alias("other"), "regular_seq")
+        return (
+            named.join(ranks, "run_id")
+            .where("other = rank or regular_seq between least and most")
+            .groupBy("run_id", "rank")
+            .agg(F.min("other").alias("lo"), F.max("other").alias("hi"))
+            .select("run_id", "lo", "hi")
+        )
+
+    def _unequal_sets(self) -> "DataFrame":
+        """EVS4: configurations that lives left together with different sets delivered."""
+        from pyspark.sql import functions as F
+
+        digest = F.struct(*digests.SUMS)
+        return _one(
+            self.spans.where("next_id is not null")
+            .groupBy(*COM, "conf_id", "next_id")
+            .agg(F.min(digest).alias("one"), F.max(digest).alias("other"))
+            .where("one <> other")
+        )
+
+    @cached_property
+    def references(self) -> "DataFrame":
+        """The digests of the longest com(c), which the others are held against."""
+        from pyspark.sql import functions as F
+
+        who = self.coms.where("is_reference").select(*LIFE, "rank")
+        return self.com_chunks.join(F.broadcast(who), [*LIFE, "rank"])
+
+    @cached_property
+    def differing(self) -> "DataFrame":
+        """Chunks of com(c) that are not what the longest one has there."""
+        from pyspark.sql import functions as F
+
+        reference = self.references.select(
+            *COM, "chunk", F.struct(*digests.SUMS).alias("due"), F.col("node").alias("due_node"),
+            F.col("incarnation").alias("due_incarnation"),
+        )  # fmt: skip
+        return (
+            self.com_chunks.join(reference, [*COM, "chunk"], "left")
+            .where("due is null or due <> struct(n, low, high, other)")
+            .join(self.coms.select(*LIFE, "rank", "chunk_max"), [*LIFE, "rank"])
+            .select(*LIFE, "rank", "chunk", "chunk_max", "due_node", "due_incarnation")
+            .localCheckpoint()
+        )
+
+    def _unequal_chunks(self) -> "DataFrame":
+        """Orders that part in the middle; where they part in the last chunk, rows will tell."""
+        from pyspark.sql import functions as F
+
+        apart = self.differing.where("chunk < chunk_max or due_node is null")
+        return apart.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
+
+    def _unsafe(self) -> "DataFrame":
+        """EVS7.1: configurations with a safe delivery that some member may lack, without excuse."""
+        from pyspark.sql import functions as F
+
+        safe = (
+            self.spans.where("n_safe > 0")
+            .groupBy(*COM, "members")
+            .agg(F.max("safe_max").alias("safe_max"))
+            .select(*COM, "safe_max", F.explode("members").alias("node"))
+        )
+        has = self.coms.groupBy(*COM, "node").agg(
+            F.max("end_seq").alias("end_seq"),
+            F.max(F.expr("coalesce(ended in ('fail', 'stop'), false)")).alias("is_excused"),
+        )
+        lacking = safe.join(has, [*COM, "node"], "left").where(
+            "not coalesce(is_excused, false) and not coalesce(safe_max < end_seq, false)"
+        )
+        return _one(lacking)
+
+    def _bad_sends(self) -> "DataFrame":
+        """Configurations with a send that breaks the order of sending."""
+        from pyspark.sql import functions as F
+
+        bad = self.sent.where("n_bad > 0 and rank is not null")
+        order = bad.select(
+            "run_id",
+            F.least("rank", "bad_min").alias("lo"),
+            F.greatest("rank", "bad_max").alias("hi"),
+        )
+        return order.union(self._reaching(bad, "bad_ring_min", "bad_ring_max"))
+
+    def _owed(self) -> "DataFrame":
+        """EVS3, TR3, LV-1: configurations in which somebody may owe the delivery of what was sent."""
+        from pyspark.sql import functions as F
+
+        sent = self.sent.join(self.coms.select(*LIFE, "rank", "ended"), [*LIFE, "rank"])
+        own = sent.where("n_missing > 0 and (ended is null or ended = 'quiesce')")
+        # Who stays in a configuration to the end of the run owes what anybody sent in it.
+        last = self.sent.groupBy(*COM).agg(F.max("seq_max").alias("seq_max"))
+        final = self.coms.where("life_ended in ('quiesce', '') and is_last").select(*COM).distinct()
+        alive = self.coms.where("life_ended in ('quiesce', '')").join(final, list(COM))
+        late = alive.join(last, list(COM)).where("not coalesce(seq_max < end_seq, false)")
+        return _one(own).union(_one(late))
+
+
+def _whole(rows: "DataFrame") -> "DataFrame":
+    return rows.selectExpr("run_id", "cast(null as int) as lo", "cast(null as int) as hi")
+
+
+def _one(rows: "DataFrame") -> "DataFrame":
+    return rows.selectExpr("run_id", "rank as lo", "rank as hi")
+
+
+def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+    return one.union(other)
+
+
+def merged(found: Iterable[Segment]) -> list[Segment]:
+    """Merge segments that overlap; a whole run takes all of its own in."""
+    by_run: dict[str, list[Segment]] = {}
+    for segment in found:
+        by_run.setdefault(segment.run_id, []).append(segment)
+    result = []
+    for run_id, segments in sorted(by_run.items()):
+        bounded = [(one.lo, one.hi) for one in segments if one.lo is not None and one.hi is not None]
+        if len(bounded) < len(segments):
+            result.append(Segment(run_id, None, None))
+            continue
+        lo, hi = sorted(bounded)[0]
+        for following in sorted(bounded)[1:]:
+            if following[0] > hi:
+                result.append(Segment(run_id, lo, hi))
+                lo, hi = following
+            hi = max(hi, following[1])
+        result.append(Segment(run_id, lo, hi))
+    return result

@@ -1,0 +1,79 @@
+"""What Spark reports when it fails, said in one sentence.
+
+A failure comes up through several layers, each of which adds a stack of its own. People need the
+innermost cause, and for some causes what they can do about it.
+"""
+
+import re
+from typing import Final
+
+JAVA_NAME: Final = re.compile(r"^(?:Caused by: )?((?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (.*))?$")
+PYTHON_NAME: Final = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|[a-z]))(?:: (.*))?$"
+)
+CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
+SENTENCE_CHARACTERS_MAX: Final = 400
+
+MEMORY: Final = ("OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
+DISK: Final = ("No space left on device",)
+
+
+def cause_of(text: str) -> str:
+    """Return the innermost cause in what Spark reported, in a line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = _python_cause(lines)
+    if python is not None:
+        return _shortened(python)
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    line = causes[-1] if causes else (lines[0] if lines else "it did not say why")
+    found = JAVA_NAME.match(line)
+    if found:
+        name = found[1].rpartition(".")[2]
+        line = f"{name}: {found[2]}" if found[2] else name
+    return _shortened(CONDITION.sub("", line))
+
+
+def sentence_of(error: BaseException, log: str = "", memory: str | None = None) -> str:
+    """Return what went wrong, and what helps if something simple does."""
+    text = f"{type(error).__name__}: {error}"
+    if _is_gone(error):
+        text += log  # the process is gone; its last words are in its log
+    if any(word in text for word in MEMORY):
+        has = f" ({memory})" if memory else ""
+        return f"Spark ran out of memory{has}; --driver-memory gives it more"
+    if any(word in text for word in DISK):
+        return "Spark has no space left on its disk; --conf spark.local.dir=DIR names another"
+    if _is_gone(error):
+        return "the Java process of Spark was killed or ended by itself"
+    return f"Spark failed: {cause_of(str(error))}"
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Return whether an error came out of Spark, and not out of our own code."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, Py4JError | PySparkException) or _is_gone(error)
+
+
+def _is_gone(error: BaseException) -> bool:
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, Py4JNetworkError | ConnectionRefusedError | ConnectionResetError)
+
+
+def _python_cause(lines: list[str]) -> str | None:
+    # A Python function that raised is reported with its whole traceback; the error ends it.
+    if "Traceback (most recent call last):" not in lines:
+        return None
+    last = len(lines) - 1 - lines[::-1].index("Traceback (most recent call last):")
+    for line in lines[last + 1 :]:
+        if not line.startswith(("File ", "^", "~")) and PYTHON_NAME.match(line):
+            return line
+    return None
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= SENTENCE_CHARACTERS_MAX:
+        return line
+    return line[: SENTENCE_CHARACTERS_MAX - 1] + "…"

@@ -1,0 +1,125 @@
+"""Verdicts: what each property says of each run, and of all of them.
+
+A violation outweighs what is unknown, which outweighs what held. A property without a single row
+that it is about is vacuous: that proves nothing. Where messages were not recorded, whatever is
+about messages is inconclusive.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Property
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from evensong.spark.history import History
+
+PASS: Final = "pass"
+FAIL: Final = "fail"
+VACUOUS: Final = "vacuous"
+INCONCLUSIVE: Final = "inconclusive"
+SAMPLES_MAX: Final = 5
+SCHEMA: Final = (
+    "run_id string, property string, status string, n_checked bigint, n_unknown bigint, "
+    "n_violations bigint, samples array<string>, took_ms bigint"
+)
+
+
+class Verdict(NamedTuple):
+    """The verdict on one property in one run, or in all."""
+
+    run_id: str
+    property: str
+    status: str
+    n_checked: int
+    n_unknown: int
+    n_violations: int
+    samples: list[str]
+    took_ms: int
+
+
+def judge_all(
+    history: "History",
+    property_ids: Iterable[str] | None = None,
+    told: Callable[[str, int, int], None] | None = None,
+) -> list[Verdict]:
+    """Judge every run by every property; `told` hears of each that is begun."""
+    chosen = [PROPERTIES[name] for name in property_ids or PROPERTIES]
+    runs = sorted({life.run_id for life in history.known_lives})
+    bare = {life.run_id for life in history.known_lives if life.is_bare}
+    verdicts = []
+    for number, one in enumerate(chosen):
+        if told is not None:
+            told(one.id, number, len(chosen))
+        verdicts += judge(history, one, runs, bare)
+    return verdicts
+
+
+def judge(history: "History", one: Property, runs: list[str], bare: set[str]) -> list[Verdict]:
+    """Judge every run by one property."""
+    from pyspark.sql import functions as F
+
+    started = time.perf_counter()
+    finding = one.judge(history)
+    checked = {
+        row["run_id"]: (row["n_checked"], row["n_unknown"]) for row in finding.checked.collect()
+    }
+    samples = F.slice(F.array_sort(F.collect_list("text")), 1, SAMPLES_MAX).alias("samples")
+    broken = {
+        row["run_id"]: (row["n"], row["samples"])
+        for row in finding.violations.groupBy("run_id").agg(F.count("*").alias("n"), samples).collect()
+    }
+    took_ms = round((time.perf_counter() - started) * 1000)
+    verdicts = []
+    for run_id in runs:
+        if run_id in bare and one.id not in OF_CONFIGURATIONS:
+            verdicts.append(Verdict(run_id, one.id, INCONCLUSIVE, 0, 0, 0, [], took_ms))
+            continue
+        n_checked, n_unknown = checked.get(run_id, (0, 0))
+        n_violations, stories = broken.get(run_id, (0, []))
+        status = status_of(n_checked, n_unknown, n_violations)
+        verdicts.append(
+            Verdict(run_id, one.id, status, n_checked, n_unknown, n_violations, stories, took_ms)
+        )
+    return verdicts
+
+
+def status_of(n_checked: int, n_unknown: int, n_violations: int) -> str:
+    """Return what counts come to."""
+    if n_violations:
+        return FAIL
+    if n_unknown:
+        return INCONCLUSIVE
+    return PASS if n_checked else VACUOUS
+
+
+def over_all_runs(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return one verdict a property, over all runs."""
+    by_property: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_property.setdefault(verdict.property, []).append(verdict)
+    summed = []
+    for name, found in by_property.items():
+        n_checked, n_unknown, n_violations = (
+            sum(counts) for counts in zip(*(one[3:6] for one in found), strict=True)
+        )
+        status = status_of(n_checked, n_unknown, n_violations)
+        if status in (PASS, VACUOUS) and any(one.status == INCONCLUSIVE for one in found):
+            status = INCONCLUSIVE
+        samples = [
+            f"run {one.run_id}: {text}" for one in found for text in one.samples[:SAMPLES_MAX]
+        ]
+        summed.append(
+            Verdict(
+                "", name, status, n_checked, n_unknown, n_violations, samples[:SAMPLES_MAX],
+                max(one.took_ms for one in found),
+            )
+        )  # fmt: skip
+    return summed
+
+
+def verdict_table(history: "History", verdicts: Iterable[Verdict]) -> "DataFrame":
+    """Return verdicts as a DataFrame: one row a run and property."""
+    return history.spark.createDataFrame([tuple(one) for one in verdicts], SCHEMA)
