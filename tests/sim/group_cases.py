@@ -80,8 +80,22 @@ CASES: Final = (
         "G3",
         "G7",
     ),
+    Case(
+        "told to nobody",
+        (("say m8, m8", "say m8"), ("say m7, m7, m8", "say m7, m7")),
+        frozenset(["G3"]),
+    ),
     case("not shown where others end", "u2, say m7, m7, m8", "say m7, m7, m8", "G3"),
     case("two orders", "m1, say m2, m2, m3, say", "say m2, m2, m1, m3, say", "G4"),
+    # The two messages of m2 take two places, and m3 is told at the second of them.
+    Case(
+        "places that overlap",
+        (
+            ("m2: q.1 to a+b at 8", "m2: q.1 to a+b at 8 x2"),
+            ("m3: r.1 to b at 9 safe", "m3: r.1 to b at 8.1 safe"),
+        ),
+        frozenset(["G4"]),
+    ),
     case("two places", "say m3, m1, m2, m4", "say m3, m1, m2 at 9.1, m4", "G4"),
     case("numbers that do not rise", "m6: p.1 to a at 13", "m6: p.1 to a at 13 no 2", "G5"),
     case("altered", "say m3, m1, m2, m4", "say m3, m1 body x, m2, m4", "G6"),

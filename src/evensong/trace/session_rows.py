@@ -72,8 +72,9 @@ class SessionRows:
         ring_id = RingId(ring_seq, rep)
         for row in TOLD_ROW.iter_unpack(memoryview(body)[TOLD_HEAD.size :]):
             sender, audience, dest_no, first_no, count, seq, sub, size, digest, code = row
+            node, incarnation, speaker = self._senders[sender]
             delivery = GroupDelivery(
-                FrameId(*self._senders[sender], first_no),
+                FrameId(node, incarnation, speaker, first_no),
                 ring_id,
                 first_seq + seq,
                 sub,

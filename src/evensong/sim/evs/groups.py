@@ -7,6 +7,8 @@ properties of the ring. Where we say more exactly what is asked:
 - G3 asks a member for every frame that another one was told under the same view, up to its horizon:
   the place at which it was shown the next view, left, or was last told something; everything, if
   the run came to rest under that view. Who was hung up on or went away misses what came later.
+- G3 also asks whoever was a member when it sent a frame to its group, and is one still when the
+  run comes to rest, for that frame: what nobody was told, no two members can disagree about.
 - G4, G5 and G7 look at the first time that a frame is told; a second one is G6's.
 - Keys rise in each stream and a frame has one key everywhere: that is a numbering, so no two
   clients can have been told two frames in different orders, and no cycle need be looked for.
@@ -115,6 +117,9 @@ def to_the_members(reading: GroupReading) -> Finding:
                 )
     for stays in by_view.values():
         _judge_view(reading, stays, found)
+    for stream in reading.streams.values():
+        if stream.end == QUIESCE:
+            _judge_own(reading, stream, found)
     return found
 
 
@@ -125,6 +130,25 @@ def _is_addressed(stream: Stream, told: Told, stays: dict[str, list[Stay]]) -> b
         if any(stay.start <= told.pos < stay.stop for stay in stays.get(name, ())):
             return True
     return False
+
+
+def _judge_own(reading: GroupReading, stream: Stream, found: Finding) -> None:
+    """Who is in a group from before it sends to the end of the run hears itself."""
+    since: dict[str, int] = {}  # where the membership began that lasts
+    for at, what, _ in stream.turns:
+        if isinstance(what, Shown):
+            since.setdefault(what.group, at)
+        else:
+            since.pop(what.group, None)
+    destinations = reading.destinations[stream.member[:2]]
+    for said in stream.life.said:
+        to = destinations.get(said.dest_no)
+        frame_id = FrameId(*stream.member, said.first_no)
+        if said.session != stream.member[2] or to is None or to.is_discarded:
+            continue
+        is_member = any(name in since and since[name] <= said.pos for name in to.names)
+        if is_member and frame_id not in stream.frames:
+            found.blame(f"{stream.name} was never told {frame_id}, its own", (stream.member[0],))
 
 
 def _judge_view(reading: GroupReading, stays: list[Stay], found: Finding) -> None:
@@ -185,7 +209,7 @@ def total_order(reading: GroupReading) -> Finding:
                     f"at {_where(before)}",
                     (stream.member[0],),
                 )
-            before = max(before, told.place)
+            before = max(before, told.last_place)
     found.checked = sum(count for count in times.values() if count > 1)
     for frame_id, somewhere in places.items():
         if len(somewhere) > 1:

@@ -38,6 +38,11 @@ class Told(NamedTuple):
         """Where it was sequenced."""
         return self.row.ring_id, self.row.seq, self.row.sub
 
+    @property
+    def last_place(self) -> Place:
+        """Where the last of its messages is."""
+        return self.row.ring_id, self.row.seq, self.row.sub + self.row.messages - 1
+
 
 class Turn(NamedTuple):
     """A view in a stream, or that the session leaves a group."""
@@ -182,8 +187,9 @@ def _stay(stream: Stream, start: int, shown: Shown, after: Turn | None) -> Stay:
         horizon = NOWHERE
         if what.seq:  # it has a place among the messages of its ring
             horizon = (ring_of(stream.life, what.conf_no), what.seq, what.sub)
-    last = max((told.place for told in stream.told[start:stop]), default=NOWHERE)
-    return Stay(stream, shown, start, stop, how, following, max(horizon, last))
+    stay = Stay(stream, shown, start, stop, how, following, horizon)
+    last = max((told.place for told in stay.frames()), default=NOWHERE)
+    return stay._replace(horizon=max(horizon, last))
 
 
 def ring_of(life: Life, conf_no: int) -> RingId:
