@@ -9,6 +9,7 @@ from typing import Final
 
 from evensong import __version__
 from evensong.cli import (
+    audit,
     bench,
     completion,
     config,
@@ -54,6 +55,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     send,
     recv,
     trace,
+    audit,
     bench,
     keys,
     config,

@@ -7,6 +7,9 @@ are delivered of a sender that has no trace.
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
 from evensong.core.effects import Service
 from evensong.core.ids import Configuration, RingId
 from evensong.core.unit import UnitId
@@ -16,17 +19,13 @@ from evensong.spark.lives import Life
 from evensong.trace.absence import absent_lives
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
     from evensong.spark.history import History
 
 SPOKEN: Final = (*LIFE, "conf_no", "sender", "sender_inc")
 
 
-def find_absent(history: "History", spoken: "DataFrame | None") -> list[Life]:
+def find_absent(history: "History", spoken: DataFrame | None) -> list[Life]:
     """Return the lives that were and are not there; `spoken` are senders without a trace."""
-    from pyspark.sql import functions as F
-
     spans = history.spans
     installed = spans.select("run_id", "node", "conf_id").distinct()
     lacking = (
@@ -43,7 +42,7 @@ def find_absent(history: "History", spoken: "DataFrame | None") -> list[Life]:
     chosen = F.col("run_id").isin(*runs)
     confs = spans.where(chosen).orderBy(*LIFE, "conf_no").collect()
     agreed = (
-        history.events.where(chosen & (F.col("etype") == "state"))
+        history.quiet_events.where(chosen & (F.col("etype") == "state"))
         .where("aux['state'] = 'commit'")
         .select(*LIFE, F.col("aux")["ring"].alias("ring"))
         .distinct()
@@ -69,15 +68,15 @@ def find_absent(history: "History", spoken: "DataFrame | None") -> list[Life]:
     ]
 
 
-def _life_of(histories: dict[str, sim.History], row: "Row") -> sim.Life:
+def _life_of(histories: dict[str, sim.History], row: Row) -> sim.Life:
     return histories[row["run_id"]].lives[row["node"], row["incarnation"]]
 
 
-def _place(row: "Row") -> tuple[int, ...]:
+def _place(row: Row) -> tuple[int, ...]:
     return tuple(row[name] if row[name] is not None else -1 for name in SPOKEN[1:])
 
 
-def _configuration(row: "Row") -> Configuration:
+def _configuration(row: Row) -> Configuration:
     return Configuration(
         RingId(row["conf_seq"], row["conf_rep"]),
         ring_id(row["prev_conf_id"]),
@@ -93,9 +92,7 @@ def ring_id(text: str) -> RingId:
     return RingId(int(seq), int(rep))
 
 
-def _delivery(row: "Row") -> sim.Delivery:
+def _delivery(row: Row) -> sim.Delivery:
     unit_id = UnitId(row["sender"], row["sender_inc"], 0)
     conf_no = row["conf_no"] if row["conf_no"] is not None else -1
-    return sim.Delivery(
-        unit_id, RingId(0, 0), 0, conf_no, Service.AGREED, False, 0, False, 0, 0, 0
-    )
+    return sim.Delivery(unit_id, RingId(0, 0), 0, conf_no, Service.AGREED, False, 0, False, 0, 0, 0)

@@ -12,26 +12,27 @@ Sums are made of halves of 32 bits, which no number of rows can overflow.
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 from evensong.trace.schema import SERVICES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from evensong.spark.history import History
 
 SHIFT: Final = 10
 SAFE: Final = SERVICES.index("safe")
 SUMS: Final = ("n", "low", "high", "other")  # a digest
-_CONTENT: Final = "ring_seq, ring_rep, seq, {sender}, {sender_inc}, origin_no, digest, size, service"
+_CONTENT: Final = (
+    "ring_seq, ring_rep, seq, {sender}, {sender_inc}, origin_no, digest, size, service"
+)
 OF_DELIVERY: Final = _CONTENT.format(sender="sender", sender_inc="sender_inc")
 OF_SEND: Final = _CONTENT.format(sender="node", sender_inc="incarnation")
 
 
-def digest_columns(content: str) -> "list[Column]":
+def digest_columns(content: str) -> list[Column]:
     """Return the aggregates that make a digest of rows."""
-    from pyspark.sql import functions as F
-
     return [
         F.count("*").alias("n"),
         F.expr(f"sum(xxhash64({content}) & 4294967295L)").alias("low"),
@@ -40,10 +41,8 @@ def digest_columns(content: str) -> "list[Column]":
     ]
 
 
-def chunks_of(history: "History") -> "DataFrame":
+def chunks_of(history: "History") -> DataFrame:
     """Return the digest of every chunk of every life: the one scan of all deliveries."""
-    from pyspark.sql import functions as F
-
     return (
         history.deliveries.groupBy(*LIFE, "conf_no", F.expr(f"seq >> {SHIFT}").alias("chunk"))
         .agg(
@@ -72,7 +71,8 @@ def chunks_of(history: "History") -> "DataFrame":
             F.expr(
                 "step_min = step_max and n = seq_max - seq_min + 1"
                 " and 2 * places = n * ((seq_min & 1023) + (seq_max & 1023))"
-                f" and 6 * squares = {_squares('seq_max & 1023')} - {_squares('(seq_min & 1023) - 1')}"
+                " and 6 * squares ="
+                f" {_squares('seq_max & 1023')} - {_squares('(seq_min & 1023) - 1')}"
             ),
         )
     )
@@ -83,19 +83,15 @@ def _squares(last: str) -> str:
     return f"({last}) * (({last}) + 1) * (2 * ({last}) + 1)"
 
 
-def send_chunks_of(history: "History") -> "DataFrame":
+def send_chunks_of(history: "History") -> DataFrame:
     """Return the digests of what was sent, by ring and chunk."""
-    from pyspark.sql import functions as F
-
     return history.sends.groupBy(
         "run_id", "ring_seq", "ring_rep", F.expr(f"seq >> {SHIFT}").alias("chunk")
     ).agg(*digest_columns(OF_SEND))
 
 
-def totals_of(chunks: "DataFrame") -> "DataFrame":
+def totals_of(chunks: DataFrame) -> DataFrame:
     """Return per life how much it delivered, and where its positions begin and end."""
-    from pyspark.sql import functions as F
-
     return chunks.groupBy(*LIFE).agg(
         F.sum("n").alias("n_deliveries"),
         F.min("pos_min").alias("first"),
@@ -103,10 +99,8 @@ def totals_of(chunks: "DataFrame") -> "DataFrame":
     )
 
 
-def spans_of(history: "History", chunks: "DataFrame", totals: "DataFrame") -> "DataFrame":
+def spans_of(history: "History", chunks: DataFrame, totals: DataFrame) -> DataFrame:
     """Return the spans with what was delivered in each; `is_placed`: nothing of it lies outside."""
-    from pyspark.sql import functions as F
-
     delivered = chunks.groupBy(*LIFE, "conf_no").agg(
         *(F.sum(name).alias(name) for name in SUMS),
         F.min("pos_min").alias("pos_min"),
@@ -124,10 +118,8 @@ def spans_of(history: "History", chunks: "DataFrame", totals: "DataFrame") -> "D
     )
 
 
-def com_chunks_of(spans: "DataFrame", chunks: "DataFrame") -> "DataFrame":
+def com_chunks_of(spans: DataFrame, chunks: DataFrame) -> DataFrame:
     """Return the digests of com(c) by chunk: what lies in c and in its transitional, together."""
-    from pyspark.sql import functions as F
-
     where = spans.select(*LIFE, "conf_no", "rank", "regular_seq", "regular_rep", "com_start")
     return (
         chunks.join(F.broadcast(where), [*LIFE, "conf_no"])
@@ -149,15 +141,12 @@ def com_chunks_of(spans: "DataFrame", chunks: "DataFrame") -> "DataFrame":
     )
 
 
-def coms_of(spans: "DataFrame", com_chunks: "DataFrame", lives: "DataFrame") -> "DataFrame":
+def coms_of(spans: DataFrame, com_chunks: DataFrame, lives: DataFrame) -> DataFrame:
     """Return com(c) at every life: how much, from which number, and how the life ended in it.
 
     `skew` is the number of its first unit; `end_seq` the number after its last, `is_reference`
     whether it is the longest of its configuration, which the others are held against.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     delivered = com_chunks.groupBy(*LIFE, "rank").agg(
         F.sum("n").alias("n"),
         F.min("skew_min").alias("skew"),

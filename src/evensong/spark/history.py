@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.lives import Life, lives_table, read_lives
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from evensong.spark.matching import Matching
     from evensong.spark.reading import Trace
     from evensong.spark.soundness import Evidence, Segment
@@ -32,24 +33,22 @@ class History:
 
     def __init__(
         self,
-        spark: "SparkSession",
+        spark: SparkSession,
         trace: "Trace",
         last_ends: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
         self.spark: Final = spark
         self.trace: Final = trace
-        self.known_lives: Final[list[Life]] = read_lives(trace.events, last_ends or {})
+        self.known_lives, self.refused = read_lives(trace.events, last_ends or {})
 
     @cached_property
-    def lives(self) -> "DataFrame":
+    def lives(self) -> DataFrame:
         """One row a life that has a trace: the columns of `lives.Life`."""
         return lives_table(self.spark, self.known_lives).localCheckpoint()
 
     @cached_property
-    def events(self) -> "DataFrame":
+    def events(self) -> DataFrame:
         """The events of lives that can be judged; `pos` is 0 where deliveries were not traced."""
-        from pyspark.sql import functions as F
-
         events = self.trace.events
         if all(not (life.is_blank or life.has_gap or life.is_bare) for life in self.known_lives):
             return events
@@ -62,21 +61,23 @@ class History:
         )
 
     @cached_property
-    def deliveries(self) -> "DataFrame":
+    def quiet_events(self) -> DataFrame:
+        """All events but visits of the token, which are many; kept at hand."""
+        return self.events.where("etype <> 'token'").localCheckpoint()
+
+    @cached_property
+    def deliveries(self) -> DataFrame:
         """The deliveries of the nodes themselves, of lives that can be judged."""
         return self._judged(self.trace.deliveries.where("session = 0"), "pos < gap_pos")
 
     @cached_property
-    def client_deliveries(self) -> "DataFrame":
+    def client_deliveries(self) -> DataFrame:
         """The deliveries to sessions, of lives that can be judged."""
         return self._judged(self.trace.deliveries.where("session <> 0"), "true")
 
     @cached_property
-    def sends(self) -> "DataFrame":
+    def sends(self) -> DataFrame:
         """The sends of the nodes themselves, of lives that can be judged."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         sends = self.trace.sends.where("session = 0")
         if not any(life.has_gap for life in self.known_lives):
             return self._judged(sends, "true")
@@ -85,12 +86,11 @@ class History:
         return self._judged(numbered, "number <= gap_sends").drop("number")
 
     @cached_property
-    def client_sends(self) -> "DataFrame":
+    def client_sends(self) -> DataFrame:
         """The sends of sessions, of lives that can be judged."""
         return self._judged(self.trace.sends.where("session <> 0"), "true")
 
-    def _judged(self, rows: "DataFrame", before_gap: str) -> "DataFrame":
-        from pyspark.sql import functions as F
+    def _judged(self, rows: DataFrame, before_gap: str) -> DataFrame:
 
         if all(not (life.is_blank or life.has_gap or life.is_bare) for life in self.known_lives):
             return rows
@@ -102,7 +102,7 @@ class History:
         return kept.select(*columns)
 
     @cached_property
-    def spans(self) -> "DataFrame":
+    def spans(self) -> DataFrame:
         """One row a configuration at a life, from its installation to the next.
 
         `run_id, node, incarnation, conf_no, conf_id, conf_seq, conf_rep, is_transitional,
@@ -110,14 +110,11 @@ class History:
         before_id, next_id, is_last, rank` (of the regular configuration in its run, from 1),
         `com_start, t_us, cause`.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         life = Window.partitionBy(*LIFE).orderBy("pseq")
         com = Window.partitionBy(*LIFE, "regular_id")
         run = Window.partitionBy("run_id").orderBy("regular_seq", "regular_rep")
         return (
-            self.events.where("etype = 'conf'")
+            self.quiet_events.where("etype = 'conf'")
             .select(
                 *LIFE,
                 (F.row_number().over(life) - 1).cast("bigint").alias("conf_no"),
@@ -134,9 +131,7 @@ class History:
                 "cause",
             )
             .withColumn("is_last", F.col("next_id").isNull())
-            .withColumn(
-                "regular_id", F.expr("if(is_transitional, prev_conf_id, conf_id)")
-            )
+            .withColumn("regular_id", F.expr("if(is_transitional, prev_conf_id, conf_id)"))
             .withColumn("conf_seq", F.split_part("conf_id", F.lit("."), F.lit(1)).cast("bigint"))
             .withColumn("conf_rep", F.split_part("conf_id", F.lit("."), F.lit(2)).cast("bigint"))
             .withColumn(
@@ -188,20 +183,20 @@ class History:
         return find_absent(self, self.matching.strangers)
 
     @cached_property
-    def all_lives(self) -> "DataFrame":
+    def all_lives(self) -> DataFrame:
         """The lives that have a trace, and those that must have been."""
         if not self.absent:
             return self.lives
         return lives_table(self.spark, [*self.known_lives, *self.absent]).localCheckpoint()
 
     @cached_property
-    def row_findings(self) -> "DataFrame":
+    def row_findings(self) -> DataFrame:
         """What was found by looking at rows: `rows.OUTPUT`."""
         from evensong.spark.segments import judge_rows
 
         return judge_rows(self)
 
     @cached_property
-    def sound_coms(self) -> "DataFrame":
+    def sound_coms(self) -> DataFrame:
         """com(c) of every life, for each c that the digests prove sound."""
         return self.matching.not_in(self.segments, self.evidence.coms)

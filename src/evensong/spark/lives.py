@@ -6,19 +6,19 @@ as one of which nothing is known; a life is known up to its first gap; who lived
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
 from evensong.trace.assembly import ENDS
 from evensong.trace.spool import LEVELS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 SCHEMA: Final = (
     "run_id string, node bigint, incarnation bigint, level string, is_blank boolean, "
     "is_bare boolean, is_absent boolean, has_gap boolean, gap_pos bigint, gap_pseq bigint, "
-    "gap_sends bigint, ended string, is_cut boolean, n_events bigint"
+    "gap_sends bigint, ended string, is_cut boolean, n_events bigint, submitted bigint"
 )
 
 
@@ -39,6 +39,7 @@ class Life(NamedTuple):
     ended: str = ""  # "" (the recording stops), "fail", "stop", "quiesce" or "lost"
     is_cut: bool = True  # it may have gone on where its recording stops
     n_events: int = 0  # with an end that was inferred
+    submitted: int | None = None  # units that its client handed over, if its end tells
 
     @property
     def name(self) -> str:
@@ -46,10 +47,15 @@ class Life(NamedTuple):
         return f"node {self.node}/{self.incarnation} of run {self.run_id}"
 
 
-def read_lives(events: "DataFrame", last_ends: Mapping[tuple[str, int], str]) -> list[Life]:
-    """Return every life that has events; `last_ends` tells the end of a node's last one."""
-    from pyspark.sql import functions as F
+class ReadLives(NamedTuple):
+    """The lives of every run, and what is wrong with runs that cannot be put together."""
 
+    lives: list[Life]
+    refused: dict[str, str]  # by run
+
+
+def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> ReadLives:
+    """Return every life that has events; `last_ends` tells the end of a node's last one."""
     is_end = F.col("etype").isin(*ENDS)
     is_gap = F.col("etype") == "gap"
     told = (
@@ -62,12 +68,20 @@ def read_lives(events: "DataFrame", last_ends: Mapping[tuple[str, int], str]) ->
             F.max(F.when(F.col("etype") == "start", F.col("aux")["level"])).alias("level"),
             F.max_by(F.when(is_end, F.col("etype")), F.when(is_end, F.col("pseq"))).alias("end"),
             F.max(F.when(is_end, F.col("pseq"))).alias("end_pseq"),
+            F.max(F.when(is_end, F.col("aux")["submitted"]).cast("bigint")).alias("submitted"),
             F.min_by(F.when(is_gap, F.col("aux")), F.when(is_gap, F.col("pseq"))).alias("gap"),
         )
         .collect()
     )
-    lives = [_life(row.asDict()) for row in told]
-    return _settled(_judged(lives), last_ends)
+    lives = []
+    refused: dict[str, str] = {}
+    for row in told:
+        try:
+            lives.append(_life(row.asDict()))
+        except BadTrace as error:
+            refused.setdefault(row["run_id"], str(error))
+    lives = [life for life in lives if life.run_id not in refused]
+    return ReadLives(_settled(_judged(lives), last_ends), refused)
 
 
 def _life(row: dict[str, object]) -> Life:
@@ -111,6 +125,7 @@ def _life(row: dict[str, object]) -> Life:
         is_bare=not is_headless,
         ended=str(row["end"] or ""),
         n_events=int(str(n_events)),
+        submitted=int(str(row["submitted"])) if row["submitted"] is not None else None,
     )
 
 
@@ -149,6 +164,6 @@ def _settled(lives: list[Life], last_ends: Mapping[tuple[str, int], str]) -> lis
     return sorted(settled)
 
 
-def lives_table(spark: "SparkSession", lives: Iterable[Life]) -> "DataFrame":
+def lives_table(spark: SparkSession, lives: Iterable[Life]) -> DataFrame:
     """Return lives as a DataFrame."""
     return spark.createDataFrame(list(lives), SCHEMA)

@@ -9,6 +9,9 @@ sender's recording is missing is *open*, and counted as unknown.
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark import digests
 from evensong.spark.absent import SPOKEN
 from evensong.spark.digests import OF_DELIVERY, OF_SEND, SHIFT
@@ -16,8 +19,6 @@ from evensong.spark.history import LIFE
 from evensong.spark.soundness import COM, Evidence, Segment, merged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 UNIT: Final = ("sender", "sender_inc", "origin_no")
@@ -32,15 +33,13 @@ class Matching:
         self.history: Final = evidence.history
         self.first: Final = merged(evidence.doubts)
 
-    def segments_table(self, segments: list[Segment]) -> "DataFrame":
+    def segments_table(self, segments: list[Segment]) -> DataFrame:
         """Return segments as a table, numbered."""
         rows = [(*segment, number) for number, segment in enumerate(segments)]
         return self.history.spark.createDataFrame(rows, SEGMENTS)
 
-    def spans_in(self, segments: list[Segment]) -> "DataFrame":
+    def spans_in(self, segments: list[Segment]) -> DataFrame:
         """Return which spans lie in which segment."""
-        from pyspark.sql import functions as F
-
         table = F.broadcast(self.segments_table(segments))
         return (
             self.evidence.spans.select(*LIFE, "conf_no", "rank")
@@ -50,10 +49,8 @@ class Matching:
         )
 
     @cached_property
-    def sends(self) -> "DataFrame":
+    def sends(self) -> DataFrame:
         """Every send as a unit, with the configuration that it names."""
-        from pyspark.sql import functions as F
-
         where = self.evidence.spans.select(*LIFE, "conf_no", "rank")
         return (
             self.history.sends.withColumn("row", F.expr(f"xxhash64({OF_SEND})"))
@@ -67,10 +64,8 @@ class Matching:
     # Sound so far: the longest com(c) against the sends, and the last chunks against it
 
     @cached_property
-    def unmatched_chunks(self) -> "DataFrame":
+    def unmatched_chunks(self) -> DataFrame:
         """Chunks in which the longest com(c) is not exactly what was sent."""
-        from pyspark.sql import functions as F
-
         evidence = self.evidence
         sent = (
             digests.send_chunks_of(self.history)
@@ -86,14 +81,12 @@ class Matching:
         )
         return self._not_in_doubt(differing).select(*COM, "chunk").localCheckpoint()
 
-    def _not_in_doubt(self, rows: "DataFrame") -> "DataFrame":
+    def _not_in_doubt(self, rows: DataFrame) -> DataFrame:
         """Leave out what will be judged row by row anyway."""
         return self.not_in(self.first, rows)
 
-    def not_in(self, segments: list[Segment], rows: "DataFrame") -> "DataFrame":
+    def not_in(self, segments: list[Segment], rows: DataFrame) -> DataFrame:
         """Leave out what lies in a segment."""
-        from pyspark.sql import functions as F
-
         if not segments:
             return rows
         doubtful = F.broadcast(self.segments_table(segments)).alias("doubtful")
@@ -107,10 +100,8 @@ class Matching:
         )
 
     @cached_property
-    def picked(self) -> "DataFrame":
-        """The rows of those chunks at the longest com(c), and of last chunks that differ from it."""
-        from pyspark.sql import functions as F
-
+    def picked(self) -> DataFrame:
+        """Rows of those chunks at the longest com(c), and of last chunks that differ from it."""
         evidence = self.evidence
         reference = evidence.coms.where("is_reference").select(*LIFE, "rank")
         wanted = self.unmatched_chunks.join(reference, list(COM)).select(*LIFE, "rank", "chunk")
@@ -143,32 +134,27 @@ class Matching:
         )  # fmt: skip
 
     @cached_property
-    def unmatched(self) -> "DataFrame":
+    def unmatched(self) -> DataFrame:
         """Units of the longest com(c) that were not sent so, with what is known of the sender."""
-        from pyspark.sql import functions as F
-
         sent = self._sends_in(self.unmatched_chunks)
         rows = self.picked.where("is_reference").join(
             F.broadcast(self.unmatched_chunks),
-            F.expr(f"seq >> {SHIFT} = chunk").__and__(
-                self.picked["run_id"] == self.unmatched_chunks["run_id"]
-            ).__and__(self.picked["rank"] == self.unmatched_chunks["rank"]),
+            F.expr(f"seq >> {SHIFT} = chunk")
+            .__and__(self.picked["run_id"] == self.unmatched_chunks["run_id"])
+            .__and__(self.picked["rank"] == self.unmatched_chunks["rank"]),
             "left_semi",
         )
         alone = rows.join(sent.select(*COM, *UNIT, "row"), [*COM, *UNIT, "row"], "left_anti")
         return self._with_sender(alone).localCheckpoint()
 
-    def _sends_in(self, chunks: "DataFrame") -> "DataFrame":
-        from pyspark.sql import functions as F
+    def _sends_in(self, chunks: DataFrame) -> DataFrame:
 
         return self.sends.withColumn("chunk", F.expr(f"seq >> {SHIFT}")).join(
             F.broadcast(chunks), [*COM, "chunk"], "left_semi"
         )
 
-    def _with_sender(self, rows: "DataFrame") -> "DataFrame":
+    def _with_sender(self, rows: DataFrame) -> DataFrame:
         """Add whether the sender's recording is there, and may lack the send of a unit."""
-        from pyspark.sql import functions as F
-
         last = self.evidence.sent.groupBy(*LIFE).agg(F.max("origin_max").alias("origin_max"))
         senders = (
             self.history.lives.select(*LIFE, "is_cut")
@@ -181,9 +167,7 @@ class Matching:
         return (
             rows.join(F.broadcast(senders), ["run_id", "sender", "sender_inc"], "left")
             .withColumn("is_unknown", F.col("is_cut").isNull())
-            .withColumn(
-                "is_open", F.expr("is_unknown or (is_cut and origin_no > origin_max)")
-            )
+            .withColumn("is_open", F.expr("is_unknown or (is_cut and origin_no > origin_max)"))
         )
 
     # Doubts that rows raise
@@ -204,31 +188,24 @@ class Matching:
             found += self._rows_of(self._strays_in(bounded))
         return merged(found)
 
-    def _rows_of(self, doubts: "DataFrame") -> list[Segment]:
+    def _rows_of(self, doubts: DataFrame) -> list[Segment]:
         rows = doubts.select("run_id", "lo", "hi").distinct().collect()
         return [Segment(row["run_id"], row["lo"], row["hi"]) for row in rows]
 
-    def _no_beginnings(self) -> "DataFrame":
+    def _no_beginnings(self) -> DataFrame:
         """Last chunks that are no beginning of what the longest com(c) has there."""
-        from pyspark.sql import functions as F
-
         due = self.picked.where("is_reference").select(*COM, "row").distinct()
         apart = self.picked.where("not is_reference").join(due, [*COM, "row"], "left_anti")
         return apart.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
 
-    def _keys_sent_twice(self) -> "DataFrame":
+    def _keys_sent_twice(self) -> DataFrame:
         """Configurations in which two sends have one number."""
-        from pyspark.sql import functions as F
-
         sent = self._sends_in(self.unmatched_chunks)
         twice = sent.groupBy(*COM, "seq").count().where("count > 1")
         return twice.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
 
-    def _open_out_of_order(self) -> "DataFrame":
+    def _open_out_of_order(self) -> DataFrame:
         """Senders without a recording whose units do not come in order, or under two numbers."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         spoken = self.unmatched.where("is_open").select(
             "run_id", "sender", "sender_inc", "origin_no", "rank", "seq"
         )
@@ -250,14 +227,12 @@ class Matching:
             .where("n_bad > 0")
         )
 
-    def _strays(self, strays: "DataFrame") -> "DataFrame":
+    def _strays(self, strays: DataFrame) -> DataFrame:
         """Stretch doubts over everything a stray unit has to do with.
 
         That is where it was delivered and where it was sent; if it was not sent at all, where its
         alleged sender sent anything.
         """
-        from pyspark.sql import functions as F
-
         strays = strays.select("run_id", *UNIT, "rank").distinct().localCheckpoint()
         sent = self.sends.join(
             F.broadcast(strays.select("run_id", *UNIT).distinct()), ["run_id", *UNIT], "left_semi"
@@ -276,10 +251,8 @@ class Matching:
             .agg(F.min("rank").alias("lo"), F.max("rank").alias("hi"))
         )  # fmt: skip
 
-    def _strays_in(self, segments: list[Segment]) -> "DataFrame":
+    def _strays_in(self, segments: list[Segment]) -> DataFrame:
         """Strays among all rows of segments, which may lead out of them."""
-        from pyspark.sql import functions as F
-
         inside = self.spans_in(segments).select(*LIFE, "conf_no", "rank")
         rows = (
             self.history.deliveries.join(F.broadcast(inside), [*LIFE, "conf_no"])
@@ -291,15 +264,13 @@ class Matching:
         return self._strays(rows.join(sent, [*COM, *UNIT], "left_anti"))
 
     @cached_property
-    def open_units(self) -> "DataFrame":
+    def open_units(self) -> DataFrame:
         """Units of sound configurations whose send may be in a recording that is not there."""
         return self.unmatched.where("is_open").select(*COM, *UNIT, "seq", "is_unknown")
 
     @cached_property
-    def strangers(self) -> "DataFrame | None":
+    def strangers(self) -> DataFrame | None:
         """Which senders without any trace were heard, by whom and in which configuration."""
-        from pyspark.sql import functions as F
-
         history, evidence = self.history, self.evidence
         heard = []
         if not self.unmatched_chunks.isEmpty():
@@ -339,11 +310,14 @@ def segments_of(history: "History") -> list[Segment]:
     if not matching.unmatched_chunks.isEmpty():
         absent = {(life.run_id, life.node, life.incarnation) for life in history.absent}
         unknown = matching.open_units.where("is_unknown")
-        for row in unknown.select("run_id", "sender", "sender_inc", "rank").distinct().collect():
-            if (row["run_id"], row["sender"], row["sender_inc"]) not in absent:
-                found.append(Segment(row["run_id"], row["rank"], row["rank"]))
+        heard = unknown.select("run_id", "sender", "sender_inc", "rank").distinct().collect()
+        found += [
+            Segment(row["run_id"], row["rank"], row["rank"])
+            for row in heard
+            if (row["run_id"], row["sender"], row["sender_inc"]) not in absent
+        ]
     return merged(found)
 
 
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)

@@ -54,7 +54,7 @@ def find_places(
     for path in paths:
         try:
             if is_elsewhere(path):
-                found.places += _elsewhere(spark, path)
+                found.places.extend(_elsewhere(spark, path))
             else:
                 for directory in _directories(Path(_local(path))):
                     _look_at(directory, scratch, running_end, found)
@@ -101,9 +101,7 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
             found.refused.append(str(error))
             continue
         whose = tuple((run_id, node) for node in nodes)
-        found.places.append(
-            Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
-        )
+        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
 
 
 def _is_running(state: Path) -> bool:
@@ -206,7 +204,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
 
 
 def _probe(spark: "SparkSession", place: Place) -> bool:
-    """Refuse a schema that is not ours; return whether files have dictionaries where Spark slows."""
+    """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
         names = set(read.parquet(*place.folders).columns)

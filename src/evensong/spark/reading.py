@@ -7,13 +7,14 @@ file keeps them in dictionaries, as old traces do, Spark can only take the slow 
 Pages carry checksums, and they are verified: a bit that has flipped ends the reading.
 """
 
-from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from evensong.trace.schema import COLUMNS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
     from evensong.spark.places import Place

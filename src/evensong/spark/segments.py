@@ -3,23 +3,25 @@
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from evensong.spark import rows
 from evensong.spark.history import LIFE
 from evensong.spark.lives import lives_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 _NAMES: Final = [column.split()[0] for column in rows.INPUT.split(", ")]
 _TYPES: Final = dict(column.split() for column in rows.INPUT.split(", "))
 _UNIT: Final = (
-    "conf_no", "pos", "ring_seq", "ring_rep", "seq", "origin_no", "service", "size", "digest", "t_us",
+    "conf_no", "pos", "ring_seq", "ring_rep", "seq", "origin_no", "service", "size", "digest",
+    "t_us",
 )  # fmt: skip
 
 
-def judge_rows(history: "History") -> "DataFrame":
+def judge_rows(history: "History") -> DataFrame:
     """Judge every segment row by row; return counts and violations, as `rows.OUTPUT` has them."""
     segments = history.segments
     if not segments:
@@ -28,10 +30,8 @@ def judge_rows(history: "History") -> "DataFrame":
     return found.applyInArrow(rows.judge_segment, rows.OUTPUT).localCheckpoint()
 
 
-def rows_of_segments(history: "History") -> "DataFrame":
+def rows_of_segments(history: "History") -> DataFrame:
     """Return all that the segments are judged by, in one table."""
-    from pyspark.sql import functions as F
-
     matching = history.matching
     inside = matching.spans_in(history.segments).where("not is_whole")
     table = matching.segments_table(history.segments)
@@ -50,7 +50,7 @@ def rows_of_segments(history: "History") -> "DataFrame":
     lives = (
         lives_table(history.spark, [*history.known_lives, *history.absent])
         .join(runs, "run_id")
-        .select("run_id", "segment", "node", "incarnation", "ended")
+        .select("run_id", "segment", "node", "incarnation", "ended", "submitted")
     )
     parts = [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
     for kind, all_rows, more in (
@@ -64,7 +64,7 @@ def rows_of_segments(history: "History") -> "DataFrame":
     return reduce(_union, parts)
 
 
-def _part(table: "DataFrame", kind: int) -> "DataFrame":
+def _part(table: DataFrame, kind: int) -> DataFrame:
     """Lay a table out as the judge expects its rows; what it does not have is null."""
     has = set(table.columns)
     return table.selectExpr(
@@ -77,5 +77,5 @@ def _part(table: "DataFrame", kind: int) -> "DataFrame":
     )
 
 
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)

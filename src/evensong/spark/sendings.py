@@ -7,24 +7,22 @@ same life, and than everything that life had delivered by then.
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 
-def placed_sends(history: "History", spans: "DataFrame", coms: "DataFrame") -> "DataFrame":
+def placed_sends(history: "History", spans: DataFrame, coms: DataFrame) -> DataFrame:
     """Return every send with its configuration, what its life delivered there, and what is wrong.
 
     `is_off`: its place cannot be told. `is_bad`: it breaks the order of sending, `rank_before` is
     then the configuration of the send before it. `is_missing`: its life never delivered it in
     com(c). `has_cause`: something in c could have caused it.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     where = (
         spans.select(
             *LIFE, "conf_no", "rank", "start", "stop", "is_transitional", "regular_seq",
@@ -33,13 +31,14 @@ def placed_sends(history: "History", spans: "DataFrame", coms: "DataFrame") -> "
         .join(coms.select(*LIFE, "rank", "skew", "n"), [*LIFE, "rank"])
         .withColumnRenamed("n", "n_com")
     )  # fmt: skip
+    about = F.struct("origin_no", "rank", "seq", "pos", "t_us")
     in_order = Window.partitionBy(*LIFE).orderBy("origin_no", "pos", "seq")
     return (
         history.sends.select(
             *LIFE, "conf_no", "pos", "t_us", "origin_no", "ring_seq", "ring_rep", "seq"
         )
         .join(F.broadcast(where), [*LIFE, "conf_no"], "left")
-        .withColumn("before", F.lag(F.struct("origin_no", "rank", "seq", "pos", "t_us")).over(in_order))
+        .withColumn("before", F.lag(about).over(in_order))
         .withColumn("is_off", F.expr("rank is null or pos < start or pos > stop"))
         .withColumn("is_backwards", F.expr("pos < before.pos or t_us < before.t_us"))
         .withColumn(
@@ -56,10 +55,8 @@ def placed_sends(history: "History", spans: "DataFrame", coms: "DataFrame") -> "
     )  # fmt: skip
 
 
-def sends_by_com(placed: "DataFrame") -> "DataFrame":
+def sends_by_com(placed: DataFrame) -> DataFrame:
     """Return per life and configuration what was sent."""
-    from pyspark.sql import functions as F
-
     return placed.groupBy(*LIFE, "rank").agg(
         F.count("*").alias("n_sends"),
         F.count_if("is_missing").alias("n_missing"),
@@ -70,6 +67,7 @@ def sends_by_com(placed: "DataFrame") -> "DataFrame":
         F.min(F.expr("if(is_bad, ring_seq, null)")).alias("bad_ring_min"),
         F.max(F.expr("if(is_bad, ring_seq, null)")).alias("bad_ring_max"),
         F.count_if("is_backwards").alias("n_backwards"),
+        F.min("seq").alias("seq_min"),
         F.max("seq").alias("seq_max"),
         F.max("origin_no").alias("origin_max"),
         F.min(F.expr("if(coalesce(has_cause, false), null, seq)")).alias("causeless_seq"),

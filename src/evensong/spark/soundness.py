@@ -21,13 +21,14 @@ from collections.abc import Iterable
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark import digests
 from evensong.spark.history import LIFE
 from evensong.spark.sendings import placed_sends, sends_by_com
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 COM: Final = ("run_id", "rank")
@@ -48,45 +49,43 @@ class Evidence:
         self.history: Final = history
 
     @cached_property
-    def chunks(self) -> "DataFrame":
+    def chunks(self) -> DataFrame:
         """The digest of every chunk."""
         return digests.chunks_of(self.history).localCheckpoint()
 
     @cached_property
-    def totals(self) -> "DataFrame":
+    def totals(self) -> DataFrame:
         """How much each life delivered."""
         return digests.totals_of(self.chunks).localCheckpoint()
 
     @cached_property
-    def spans(self) -> "DataFrame":
+    def spans(self) -> DataFrame:
         """Spans with the digest of what was delivered in them."""
         return digests.spans_of(self.history, self.chunks, self.totals).localCheckpoint()
 
     @cached_property
-    def com_chunks(self) -> "DataFrame":
+    def com_chunks(self) -> DataFrame:
         """The digests of com(c) by chunk."""
         return digests.com_chunks_of(self.spans, self.chunks).localCheckpoint()
 
     @cached_property
-    def coms(self) -> "DataFrame":
+    def coms(self) -> DataFrame:
         """com(c) at every life."""
         found = digests.coms_of(self.spans, self.com_chunks, self.history.lives)
         return found.localCheckpoint()
 
     @cached_property
-    def ranks(self) -> "DataFrame":
+    def ranks(self) -> DataFrame:
         """The regular configurations of each run by their rank."""
-        return (
-            self.spans.select(*COM, "regular_id", "regular_seq", "regular_rep").distinct()
-        )
+        return self.spans.select(*COM, "regular_id", "regular_seq", "regular_rep").distinct()
 
     @cached_property
-    def placed(self) -> "DataFrame":
+    def placed(self) -> DataFrame:
         """Every send with its configuration."""
         return placed_sends(self.history, self.spans, self.coms)
 
     @cached_property
-    def sent(self) -> "DataFrame":
+    def sent(self) -> DataFrame:
         """What was sent, per life and configuration."""
         return sends_by_com(self.placed).localCheckpoint()
 
@@ -108,11 +107,8 @@ class Evidence:
         rows = reduce(_union, found).distinct().collect()
         return [Segment(row["run_id"], row["lo"], row["hi"]) for row in rows]
 
-    def _odd_structure(self) -> "DataFrame":
+    def _odd_structure(self) -> DataFrame:
         """Runs whose configurations do not follow one another as they should."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         node = Window.partitionBy("run_id", "node").orderBy("incarnation", "conf_no")
         life = Window.partitionBy(*LIFE).orderBy("conf_no")
         spans = self.history.spans
@@ -139,20 +135,18 @@ class Evidence:
         )
         return _whole(disorder).union(_whole(many))
 
-    def _odd_places(self) -> "DataFrame":
+    def _odd_places(self) -> DataFrame:
         """Runs with rows outside the configuration that they name."""
-        from pyspark.sql import functions as F
-
         spans = self.spans.select(*LIFE, "conf_no")
         homeless = self.chunks.join(F.broadcast(spans), [*LIFE, "conf_no"], "left_anti")
-        return _whole(self.spans.where("not is_placed")).union(_whole(homeless)).union(
-            _whole(self.sent.where("n_off > 0"))
+        return (
+            _whole(self.spans.where("not is_placed"))
+            .union(_whole(homeless))
+            .union(_whole(self.sent.where("n_off > 0")))
         )
 
-    def _own_doubts(self) -> "DataFrame":
+    def _own_doubts(self) -> DataFrame:
         """Configurations in which a life's own numbers do not run in step with its positions."""
-        from pyspark.sql import functions as F
-
         firsts = self.coms.groupBy(*COM).agg(
             F.min("skew").alias("one"), F.max("skew").alias("other")
         )
@@ -160,10 +154,8 @@ class Evidence:
         named = self._reaching(doubtful, "ring_seq_min", "ring_seq_max")
         return named.union(_one(firsts.where("one <> other")))
 
-    def _reaching(self, rows: "DataFrame", least: str, most: str) -> "DataFrame":
+    def _reaching(self, rows: DataFrame, least: str, most: str) -> DataFrame:
         """Stretch a doubt from its configuration to the rings that its rows name."""
-        from pyspark.sql import functions as F
-
         named = rows.select(*COM, F.col(least).alias("least"), F.col(most).alias("most"))
         ranks = self.ranks.select("run_id", F.col("rank").alias("other"), "regular_seq")
         return (
@@ -174,10 +166,8 @@ class Evidence:
             .select("run_id", "lo", "hi")
         )
 
-    def _unequal_sets(self) -> "DataFrame":
+    def _unequal_sets(self) -> DataFrame:
         """EVS4: configurations that lives left together with different sets delivered."""
-        from pyspark.sql import functions as F
-
         digest = F.struct(*digests.SUMS)
         return _one(
             self.spans.where("next_id is not null")
@@ -187,18 +177,14 @@ class Evidence:
         )
 
     @cached_property
-    def references(self) -> "DataFrame":
+    def references(self) -> DataFrame:
         """The digests of the longest com(c), which the others are held against."""
-        from pyspark.sql import functions as F
-
         who = self.coms.where("is_reference").select(*LIFE, "rank")
         return self.com_chunks.join(F.broadcast(who), [*LIFE, "rank"])
 
     @cached_property
-    def differing(self) -> "DataFrame":
+    def differing(self) -> DataFrame:
         """Chunks of com(c) that are not what the longest one has there."""
-        from pyspark.sql import functions as F
-
         reference = self.references.select(
             *COM, "chunk", F.struct(*digests.SUMS).alias("due"), F.col("node").alias("due_node"),
             F.col("incarnation").alias("due_incarnation"),
@@ -211,17 +197,13 @@ class Evidence:
             .localCheckpoint()
         )
 
-    def _unequal_chunks(self) -> "DataFrame":
+    def _unequal_chunks(self) -> DataFrame:
         """Orders that part in the middle; where they part in the last chunk, rows will tell."""
-        from pyspark.sql import functions as F
-
         apart = self.differing.where("chunk < chunk_max or due_node is null")
         return apart.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
 
-    def _unsafe(self) -> "DataFrame":
+    def _unsafe(self) -> DataFrame:
         """EVS7.1: configurations with a safe delivery that some member may lack, without excuse."""
-        from pyspark.sql import functions as F
-
         safe = (
             self.spans.where("n_safe > 0")
             .groupBy(*COM, "members")
@@ -237,22 +219,22 @@ class Evidence:
         )
         return _one(lacking)
 
-    def _bad_sends(self) -> "DataFrame":
+    def _bad_sends(self) -> DataFrame:
         """Configurations with a send that breaks the order of sending."""
-        from pyspark.sql import functions as F
-
         bad = self.sent.where("n_bad > 0 and rank is not null")
         order = bad.select(
             "run_id",
             F.least("rank", "bad_min").alias("lo"),
             F.greatest("rank", "bad_max").alias("hi"),
         )
-        return order.union(self._reaching(bad, "bad_ring_min", "bad_ring_max"))
+        # What comes before everything that anybody delivered may be what the rest depends on.
+        first = self.coms.groupBy(*COM).agg(F.min("skew").alias("skew"))
+        before_all = self.sent.join(first, list(COM)).where("seq_min < skew")
+        named = self._reaching(bad, "bad_ring_min", "bad_ring_max")
+        return order.union(named).union(_one(before_all))
 
-    def _owed(self) -> "DataFrame":
-        """EVS3, TR3, LV-1: configurations in which somebody may owe the delivery of what was sent."""
-        from pyspark.sql import functions as F
-
+    def _owed(self) -> DataFrame:
+        """EVS3, TR3, LV-1: configurations in which somebody may owe what was sent."""
         sent = self.sent.join(self.coms.select(*LIFE, "rank", "ended"), [*LIFE, "rank"])
         own = sent.where("n_missing > 0 and (ended is null or ended = 'quiesce')")
         # Who stays in a configuration to the end of the run owes what anybody sent in it.
@@ -263,15 +245,15 @@ class Evidence:
         return _one(own).union(_one(late))
 
 
-def _whole(rows: "DataFrame") -> "DataFrame":
+def _whole(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("run_id", "cast(null as int) as lo", "cast(null as int) as hi")
 
 
-def _one(rows: "DataFrame") -> "DataFrame":
+def _one(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("run_id", "rank as lo", "rank as hi")
 
 
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)
 
 
@@ -282,7 +264,9 @@ def merged(found: Iterable[Segment]) -> list[Segment]:
         by_run.setdefault(segment.run_id, []).append(segment)
     result = []
     for run_id, segments in sorted(by_run.items()):
-        bounded = [(one.lo, one.hi) for one in segments if one.lo is not None and one.hi is not None]
+        bounded = [
+            (one.lo, one.hi) for one in segments if one.lo is not None and one.hi is not None
+        ]
         if len(bounded) < len(segments):
             result.append(Segment(run_id, None, None))
             continue

@@ -159,9 +159,9 @@ RING: Final = (
     ),
     Property(
         "LV-1",
-        "what was sent arrives",
-        "A process that lives on, and its members, deliver all that it sent.",
-        deliveries.sends_delivered,
+        "what was submitted arrives",
+        "A process that lives on, and its members, deliver all that it submitted.",
+        deliveries.submitted_delivered,
     ),
     Property(
         "LV-2",

@@ -1,4 +1,4 @@
-"""Properties of what was sent and delivered: EVS1.1 to EVS1.4, EVS2.2 to EVS7.1, TR, TG, FIFO, LV-1.
+"""Properties of what was sent and delivered: EVS1 to EVS7.1 but for EVS1.2, TR, TG, FIFO, LV-1.
 
 What breaks them is found by looking at the rows of configurations that the digests put in doubt
 (`evensong.spark.soundness` says why no other can break them). Here is what each is about, counted.
@@ -6,15 +6,24 @@ What breaks them is found by looking at the rows of configurations that the dige
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
-from evensong.spark.properties.sound import VIOLATION, counted, found, row_counts, summed
-from evensong.spark.rows import AGAIN
+from evensong.spark.properties.membership import named
+from evensong.spark.properties.sound import (
+    VIOLATION,
+    counted,
+    found,
+    row_counts,
+    row_violations,
+    summed,
+)
+from evensong.spark.rows import AGAIN, OWN
 from evensong.spark.soundness import COM
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 
@@ -37,17 +46,13 @@ def sent_once(history: "History") -> Finding:
 
 def inside_span(history: "History") -> Finding:
     """EVS2.2: every event lies in the configuration it says it belongs to."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    from evensong.spark.properties.sound import row_violations
-
     lives = history.lives.where("not is_blank")
     so_far = Window.partitionBy(*LIFE).orderBy("pseq")
     installed = F.sum(F.expr("if(etype = 'conf', 1, 0)")).over(so_far) - 1
     astray = (
-        history.events.where("etype <> 'token'")  # many, and without a word on membership
-        .withColumn("installed", installed)
+        history.quiet_events.withColumn(  # a visit of the token says nothing of membership
+            "installed", installed
+        )
         .where("coalesce(conf_no, -1) <> installed")
         .selectExpr(
             *LIFE,
@@ -84,17 +89,13 @@ def self_delivery(history: "History") -> Finding:
 def failure_atomicity(history: "History") -> Finding:
     """EVS4: who goes from c directly to the same next configuration delivered the same set in c."""
     together = (
-        history.spans.where("next_id is not null")
-        .groupBy("run_id", "conf_id", "next_id")
-        .count()
+        history.spans.where("next_id is not null").groupBy("run_id", "conf_id", "next_id").count()
     )
     return found(history, "EVS4", counted(together, "count - 1"))
 
 
 def causal_order(history: "History") -> Finding:
     """EVS5: who delivers m' delivers, before it and in com(c), all of c that m' could depend on."""
-    from pyspark.sql import functions as F
-
     coms = history.sound_coms
     first = history.evidence.sent.where("causeless_seq is not null").select(*COM, "causeless_seq")
     without = (
@@ -121,8 +122,6 @@ def same_number(history: "History") -> Finding:
 
 def no_holes(history: "History") -> Finding:
     """EVS6.3: who delivers m' in c' also delivers what somebody delivered before m'."""
-    from pyspark.sql import functions as F
-
     several = (
         history.sound_coms.where("n > 0")
         .groupBy(*COM)
@@ -135,11 +134,11 @@ def no_holes(history: "History") -> Finding:
 
 def safe_delivery(history: "History") -> Finding:
     """EVS7.1: what is delivered as safe in c, every member of c delivers in com(c), or it fails."""
-    from pyspark.sql import functions as F
-
     spans = history.matching.not_in(history.segments, history.evidence.spans)
-    safe = spans.where("n_safe > 0").groupBy(*COM, "conf_id", "members").agg(
-        F.max("n_safe").alias("n_safe")
+    safe = (
+        spans.where("n_safe > 0")
+        .groupBy(*COM, "conf_id", "members")
+        .agg(F.max("n_safe").alias("n_safe"))
     )
     sound = counted(safe, "n_safe * size(members)")
     return found(history, "EVS7.1", sound, row_counts(history, "EVS7.1"))
@@ -154,8 +153,6 @@ def in_its_configuration(history: "History") -> Finding:
 
 def all_delivered(history: "History") -> Finding:
     """TR3: in a configuration that no change ends, every member delivers every unit sent."""
-    from pyspark.sql import functions as F
-
     stayed = history.sound_coms.where("stays and ended in ('quiesce', '')")
     members = history.spans.where("not is_transitional").select(*COM, "members").distinct()
     sent = history.evidence.sent.select(*LIFE, "rank", "n_sends")
@@ -170,9 +167,7 @@ def all_delivered(history: "History") -> Finding:
         .join(members, list(COM))
         .where("nodes = members")
     )
-    return found(
-        history, "TR3", counted(final, "n_sends * n_coms"), row_counts(history, "TR3")
-    )
+    return found(history, "TR3", counted(final, "n_sends * n_coms"), row_counts(history, "TR3"))
 
 
 def global_order(history: "History") -> Finding:
@@ -186,46 +181,55 @@ def sender_order(history: "History") -> Finding:
     return found(history, "FIFO", _deliveries(history), _without_second(history))
 
 
-def sends_delivered(history: "History") -> Finding:
-    """LV-1: what a life that saw the end of the run sent, it delivered, and so did its members."""
-    from pyspark.sql import functions as F
+def submitted_delivered(history: "History") -> Finding:
+    """LV-1: what a life that saw the end of the run submitted, it and its members delivered.
 
+    How much was submitted is told by the end of the trace. Of members, those of the final
+    configuration owe what was sent in it.
+    """
     coms = history.sound_coms
-    sent = history.evidence.sent.join(
-        coms.select(*LIFE, "rank", "life_ended", "stays"), [*LIFE, "rank"]
+    asked = history.lives.where("ended = 'quiesce' and submitted > 0")
+    sent = history.evidence.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
+    own = sent.selectExpr(*LIFE, "n_sends - n_missing as n").union(
+        history.row_findings.where(f"property = '{OWN}'").select(*LIFE, "n_checked")
     )
-    alive = sent.where("life_ended in ('quiesce', '')")
-    own = counted(alive, "n_sends", "if(life_ended = '', n_missing, 0)")
+    delivered = own.groupBy(*LIFE).agg(F.sum("n").alias("n"))
+    judged = asked.join(delivered, list(LIFE), "left").fillna(0, ["n"])
+    lacking = named(history, judged.where("n < submitted")).selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        "concat(name, ' submitted ', submitted, ' units and delivered ', n, ' of them') as text",
+    )
     others = (
         coms.where("life_ended = 'quiesce'").groupBy(*COM).agg((F.count("*") - 1).alias("n_others"))
     )
-    final = sent.where("life_ended = 'quiesce' and stays").join(others, list(COM))
-    return found(
-        history, "LV-1", own, counted(final, "n_sends * n_others"), row_counts(history, "LV-1")
+    final = sent.where("stays").join(asked.select(*LIFE), list(LIFE), "left_semi")
+    owed = counted(final.join(others, list(COM)), "n_sends * n_others")
+    return Finding(
+        summed(counted(asked, "submitted"), owed, row_counts(history, "LV-1")),
+        lacking.union(row_violations(history, "LV-1")),
     )
 
 
 # Counts that several properties share
 
 
-def _deliveries(history: "History") -> "DataFrame":
+def _deliveries(history: "History") -> DataFrame:
     return counted(history.evidence.totals, "n_deliveries")
 
 
-def _sends(history: "History") -> "DataFrame":
+def _sends(history: "History") -> DataFrame:
     return counted(history.evidence.sent, "n_sends")
 
 
-def _without_second(history: "History") -> "DataFrame":
+def _without_second(history: "History") -> DataFrame:
     """Second deliveries of a unit are left out of orders."""
     again = row_counts(history, AGAIN)
     return again.selectExpr("run_id", "-n_checked as n_checked", "n_unknown")
 
 
-def _open_deliveries(history: "History") -> "DataFrame":
+def _open_deliveries(history: "History") -> DataFrame:
     """Deliveries in sound configurations whose send may be in a recording that is not there."""
-    from pyspark.sql import functions as F
-
     matching = history.matching
     units = matching.not_in(history.segments, matching.open_units).select(*COM, "seq")
     delivered = history.sound_coms.select(*COM, "end_seq").join(units, list(COM))

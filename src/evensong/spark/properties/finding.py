@@ -1,9 +1,10 @@
 """What a property is, and what it says of a history."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from evensong.spark.history import History

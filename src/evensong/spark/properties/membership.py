@@ -2,26 +2,23 @@
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.sound import VIOLATION, counted, summed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from evensong.spark.history import History
 
 
-def named(history: "History", rows: "DataFrame") -> "DataFrame":
+def named(history: "History", rows: DataFrame) -> DataFrame:
     """Add the name of the life: `p3`, or `p3/2` for one of several of a node."""
-    from pyspark.sql import functions as F
-
     return rows.join(F.broadcast(_names(history)), list(LIFE))
 
 
-def _names(history: "History") -> "DataFrame":
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+def _names(history: "History") -> DataFrame:
 
     several = F.count("*").over(Window.partitionBy("run_id", "node")) > 1
     alone = F.concat(F.lit("p"), F.col("node"))
@@ -29,15 +26,12 @@ def _names(history: "History") -> "DataFrame":
     return history.all_lives.select(*LIFE, F.when(several, numbered).otherwise(alone).alias("name"))
 
 
-def may_have_installed(history: "History", pairs: "DataFrame") -> "DataFrame":
+def may_have_installed(history: "History", pairs: DataFrame) -> DataFrame:
     """Return those of (run_id, node, conf_id) that the lost tail of a recording may hold.
 
     Ring ids rise at a processor, over its restarts too; so a tail lies between the last
     configuration before it and the first of the next life.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     conf = F.struct("conf_seq", "conf_rep")
     ends = history.spans.groupBy(*LIFE).agg(F.min(conf).alias("first"), F.max(conf).alias("last"))
     later = Window.partitionBy("run_id", "node").orderBy("incarnation")
@@ -46,12 +40,16 @@ def may_have_installed(history: "History", pairs: "DataFrame") -> "DataFrame":
         .join(ends, list(LIFE), "left")
         .withColumn(
             "after",
-            F.first("first", ignorenulls=True).over(later.rowsBetween(1, Window.unboundedFollowing)),
+            F.first("first", ignorenulls=True).over(
+                later.rowsBetween(1, Window.unboundedFollowing)
+            ),
         )
         .where("is_cut")
         .select("run_id", "node", "last", "after")
     )
-    asked = pairs.select("run_id", "node", "conf_id").distinct().withColumn("ring", ring_of("conf_id"))
+    asked = (
+        pairs.select("run_id", "node", "conf_id").distinct().withColumn("ring", ring_of("conf_id"))
+    )
     return (
         asked.join(tails, ["run_id", "node"])
         .where("(last is null or ring > last) and (after is null or ring < after)")
@@ -60,12 +58,12 @@ def may_have_installed(history: "History", pairs: "DataFrame") -> "DataFrame":
     )
 
 
-def ring_of(column: str) -> "Column":
+def ring_of(column: str) -> Column:
     """Return the id of a configuration as something that can be compared."""
-    from pyspark.sql import functions as F
-
     seq = F.split_part(column, F.lit("."), F.lit(1)).cast("bigint").alias("conf_seq")
-    return F.struct(seq, F.split_part(column, F.lit("."), F.lit(2)).cast("bigint").alias("conf_rep"))
+    return F.struct(
+        seq, F.split_part(column, F.lit("."), F.lit(2)).cast("bigint").alias("conf_rep")
+    )
 
 
 def process_order(history: "History") -> Finding:
@@ -73,9 +71,6 @@ def process_order(history: "History") -> Finding:
 
     Times of deliveries are compared from chunk to chunk.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     evidence = history.evidence
     in_order = Window.partitionBy(*LIFE).orderBy("pseq")
     events = (
@@ -84,13 +79,18 @@ def process_order(history: "History") -> Finding:
         .where("pos < before.pos or t_us < before.t_us")
         .withColumn("place", F.lit("events"))
     )
-    sends = evidence.placed.where("is_backwards").withColumn("conf_id", F.lit(None).cast("string"))
-    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", "before").union(
-        sends.select(
-            *LIFE, "conf_id", F.lit("sends").alias("place"), "pos", "t_us",
-            F.struct("before.pos", "before.t_us").alias("before"),
+    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", "before")
+    if not evidence.sent.where("n_backwards > 0").isEmpty():  # else one more look at all sends
+        backwards = backwards.union(
+            evidence.placed.where("is_backwards").select(
+                *LIFE,
+                F.lit(None).cast("string").alias("conf_id"),
+                F.lit("sends").alias("place"),
+                "pos",
+                "t_us",
+                F.struct("before.pos", "before.t_us").alias("before"),
+            )
         )
-    )  # fmt: skip
     tables = named(history, backwards).selectExpr(
         *LIFE,
         "conf_id",
@@ -127,9 +127,6 @@ def process_order(history: "History") -> Finding:
 
 def stays_together(history: "History") -> Finding:
     """EVS2.1: who stays in c to the end stays with all of c's members, none of them failed."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     latest = Window.partitionBy("run_id", "node").orderBy(F.desc("incarnation"))
     last_spans = history.spans.where("is_last").select(*LIFE, "conf_id", "members")
     last = (
@@ -177,8 +174,6 @@ def stays_together(history: "History") -> Finding:
 
 def safe_after_all_installed(history: "History") -> Finding:
     """EVS7.2: a safe unit delivered in a regular c means that all members installed c."""
-    from pyspark.sql import functions as F
-
     pairs = (
         history.evidence.spans.where("n_safe > 0 and not is_transitional")
         .select("run_id", "conf_id", "members")
@@ -203,9 +198,6 @@ def safe_after_all_installed(history: "History") -> Finding:
 
 def uniqueness(history: "History") -> Finding:
     """TM1: an id stands for one set of members; a life is in one configuration at a time."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     one_id = Window.partitionBy("run_id", "conf_id").orderBy("node", "incarnation", "conf_no")
     again = Window.partitionBy(*LIFE, "conf_id").orderBy("conf_no")
     spans = (
@@ -225,7 +217,7 @@ def uniqueness(history: "History") -> Finding:
     return Finding(summed(counted(history.spans, "1")), _complaints(spans, complaints))
 
 
-def _complaints(rows: "DataFrame", complaints: list[tuple[str, str]]) -> "DataFrame":
+def _complaints(rows: DataFrame, complaints: list[tuple[str, str]]) -> DataFrame:
     """Return a violation for each complaint that is true of a row; {x} shows x as a set."""
     import re
     from functools import reduce
@@ -239,7 +231,7 @@ def _complaints(rows: "DataFrame", complaints: list[tuple[str, str]]) -> "DataFr
     return reduce(_union, told)
 
 
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)
 
 
@@ -248,9 +240,6 @@ def consensus(history: "History") -> Finding:
 
     Where the states of the membership protocol are recorded: every member had agreed to c.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     life = Window.partitionBy(*LIFE).orderBy("conf_no")
     about = F.struct("conf_id", "members")
     spans = (
@@ -273,19 +262,14 @@ def consensus(history: "History") -> Finding:
         ],
     )  # fmt: skip
     asked, unknown, disagreed = _agreement(history)
-    checked = summed(
-        counted(history.spans, "1"), counted(asked, "1"), counted(unknown, "0", "1")
-    )
+    checked = summed(counted(history.spans, "1"), counted(asked, "1"), counted(unknown, "0", "1"))
     return Finding(checked, broken.union(disagreed))
 
 
-def _agreement(history: "History") -> "tuple[DataFrame, DataFrame, DataFrame]":
+def _agreement(history: "History") -> tuple[DataFrame, DataFrame, DataFrame]:
     """Return who had to agree to which ring; of whom it is not known; who did not."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     agreed = (
-        history.events.where("etype = 'state' and aux['state'] = 'commit'")
+        history.quiet_events.where("etype = 'state' and aux['state'] = 'commit'")
         .select("run_id", F.col("aux")["ring"].alias("conf_id"), "node")
         .distinct()
     )
@@ -314,10 +298,9 @@ def _agreement(history: "History") -> "tuple[DataFrame, DataFrame, DataFrame]":
 
 def same_change(history: "History") -> Finding:
     """TM4: who installs C2 directly after C1 is told the same about C2 as others who do."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    told = Window.partitionBy("run_id", "before", "conf_id").orderBy("node", "incarnation", "conf_no")
+    told = Window.partitionBy("run_id", "before", "conf_id").orderBy(
+        "node", "incarnation", "conf_no"
+    )
     spans = (
         named(history, history.spans)
         .withColumn("before", F.coalesce("before_id", F.lit("0.0")))

@@ -6,39 +6,38 @@ judged row by row brings its own counts and its violations.
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from evensong.spark.properties.finding import Finding
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 VIOLATION = ("run_id", "node", "incarnation", "conf_id", "text")
 
 
-def no_violations(history: "History") -> "DataFrame":
+def no_violations(history: "History") -> DataFrame:
     """Return violations of which there are none."""
     schema = "run_id string, node bigint, incarnation bigint, conf_id string, text string"
     return history.spark.createDataFrame([], schema)
 
 
-def row_violations(history: "History", property_id: str) -> "DataFrame":
+def row_violations(history: "History", property_id: str) -> DataFrame:
     """Return the violations of a property that were found by looking at rows."""
     found = history.row_findings.where(f"property = '{property_id}' and not is_count")
     return found.select(*VIOLATION)
 
 
-def row_counts(history: "History", property_id: str) -> "DataFrame":
+def row_counts(history: "History", property_id: str) -> DataFrame:
     """Return what the rows that were looked at add to the counts of a property."""
     found = history.row_findings.where(f"property = '{property_id}' and is_count")
     return found.select("run_id", "n_checked", "n_unknown")
 
 
-def summed(*counts: "DataFrame") -> "DataFrame":
+def summed(*counts: DataFrame) -> DataFrame:
     """Return counts of one property, summed by run; runs without anything are left out."""
     from functools import reduce
-
-    from pyspark.sql import functions as F
 
     together = reduce(_union, [one.select("run_id", "n_checked", "n_unknown") for one in counts])
     return (
@@ -48,20 +47,18 @@ def summed(*counts: "DataFrame") -> "DataFrame":
     )
 
 
-def counted(rows: "DataFrame", checked: str, unknown: str = "0") -> "DataFrame":
+def counted(rows: DataFrame, checked: str, unknown: str = "0") -> DataFrame:
     """Return two sums over rows as counts by run."""
-    from pyspark.sql import functions as F
-
     return rows.groupBy("run_id").agg(
         F.expr(f"cast(coalesce(sum({checked}), 0) as bigint)").alias("n_checked"),
         F.expr(f"cast(coalesce(sum({unknown}), 0) as bigint)").alias("n_unknown"),
     )
 
 
-def found(history: "History", property_id: str, *counts: "DataFrame") -> Finding:
+def found(history: "History", property_id: str, *counts: DataFrame) -> Finding:
     """Return the finding of a property whose violations are all found by looking at rows."""
     return Finding(summed(*counts), row_violations(history, property_id))
 
 
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)

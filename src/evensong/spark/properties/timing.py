@@ -6,28 +6,26 @@ Limits are those that the run was made with, as its `start` events tell them (`w
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.membership import named
 from evensong.spark.properties.sound import VIOLATION, counted, summed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 
-def _limits(history: "History") -> "DataFrame":
+def _limits(history: "History") -> DataFrame:
     """Return the limits of each run, as its lives tell them."""
-    from pyspark.sql import functions as F
-
     names = ("window_size", "messages_max", "settle_us", "state_us")
     told = [F.max(F.col("aux")[name].cast("bigint")).alias(name) for name in names]
-    return history.events.where("etype = 'start'").groupBy("run_id").agg(*told)
+    return history.quiet_events.where("etype = 'start'").groupBy("run_id").agg(*told)
 
 
-def _visits(history: "History") -> "DataFrame":
-    from pyspark.sql import functions as F
+def _visits(history: "History") -> DataFrame:
 
     return history.events.where("etype = 'token'").select(
         *LIFE,
@@ -45,13 +43,12 @@ def window(history: "History") -> Finding:
 
     Only gapless stretches of visits are judged as rotations, since recordings may be sampled.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     ring = Window.partitionBy("run_id", "conf_id").orderBy("token_seq", "node", "incarnation")
     stretch = Window.partitionBy("run_id", "conf_id", "stretch").orderBy("token_seq")
     limits = _limits(history).where("window_size is not null and messages_max is not null")
-    sizes = history.spans.groupBy("run_id", "conf_id").agg(F.max(F.size("members")).alias("n_members"))
+    sizes = history.spans.groupBy("run_id", "conf_id").agg(
+        F.max(F.size("members")).alias("n_members")
+    )
     visits = (
         _visits(history)
         .join(F.broadcast(limits), "run_id")
@@ -76,16 +73,15 @@ def window(history: "History") -> Finding:
         " when fcc < 0 or fcc > window_size then"
         "  concat('fcc is ', fcc, ', window_size is ', window_size) end"
     )
-    broken = named(history, judged.withColumn("complaint", complaint)).where("complaint is not null")
+    broken = named(history, judged.withColumn("complaint", complaint)).where(
+        "complaint is not null"
+    )
     text = "concat('token ', token_seq, ' of ', conf_id, ' at ', name, ': ', complaint) as text"
     return Finding(summed(counted(visits, "1")), broken.selectExpr(*LIFE, "conf_id", text))
 
 
 def token_uniqueness(history: "History") -> Finding:
     """TF2: on one ring, no two visits forward the same token_seq."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     visits = _visits(history)
     one = Window.partitionBy("run_id", "conf_id", "token_seq").orderBy("node", "incarnation")
     twice = (
@@ -111,11 +107,11 @@ def settles(history: "History") -> Finding:
 
     Times of different hosts cannot be compared, so each node's own are: faults are recorded there.
     """
-    from pyspark.sql import functions as F
-
     limits = _limits(history).where("settle_us is not null").select("run_id", "settle_us")
-    fault = history.events.where("etype = 'fault_inject'").groupBy("run_id", "node").agg(
-        F.max("t_us").alias("fault_us")
+    fault = (
+        history.quiet_events.where("etype = 'fault_inject'")
+        .groupBy("run_id", "node")
+        .agg(F.max("t_us").alias("fault_us"))
     )
     final = (
         history.spans.where("is_last and not is_transitional")
@@ -133,14 +129,11 @@ def settles(history: "History") -> Finding:
 
 def leaves_states(history: "History") -> Finding:
     """LV-3: no process stays in a state other than operational for longer than its bound."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     limits = _limits(history).where("state_us is not null").select("run_id", "state_us")
     # A new state ends the one before it; so does the end of the life, if there is one.
     life = Window.partitionBy(*LIFE).orderBy("pseq")
     states = (
-        history.events.where("etype in ('state', 'fail', 'stop', 'quiesce')")
+        history.quiet_events.where("etype in ('state', 'fail', 'stop', 'quiesce')")
         .withColumn("state", F.col("aux")["state"])
         .withColumn("until_us", F.lead("t_us").over(life))
         .where("etype = 'state' and state <> 'operational' and until_us is not null")
@@ -151,4 +144,6 @@ def leaves_states(history: "History") -> Finding:
         " ' are allowed') as text"
     )
     late = named(history, states.where("until_us - t_us > state_us"))
-    return Finding(summed(counted(states, "1")), late.selectExpr(*LIFE, "conf_id", text).select(*VIOLATION))
+    return Finding(
+        summed(counted(states, "1")), late.selectExpr(*LIFE, "conf_id", text).select(*VIOLATION)
+    )
