@@ -10,11 +10,12 @@ digests of two stays differ.
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from evensong.spark.history import History
 
 STREAM: Final = (*LIFE, "session")
@@ -45,10 +46,8 @@ class Streams:
     # Lives and sessions
 
     @cached_property
-    def whole(self) -> "DataFrame":
+    def whole(self) -> DataFrame:
         """Lives of whose sessions everything is known, up to where the life is: `ended, is_cut`."""
-        from pyspark.sql import functions as F
-
         told = (
             self._history.events.where("etype in ('open', 'gview')")
             .groupBy(*LIFE)
@@ -67,10 +66,8 @@ class Streams:
         return self.whole.isEmpty()
 
     @cached_property
-    def streams(self) -> "DataFrame":
+    def streams(self) -> DataFrame:
         """One row a session: how it ended (`close`, `quiesce`, `fail`, or empty), and its name."""
-        from pyspark.sql import functions as F
-
         events = self._history.events.select(
             *LIFE, "etype", F.expr("cast(aux['session'] as bigint) as session")
         )
@@ -91,7 +88,7 @@ class Streams:
     # Views
 
     @cached_property
-    def showings(self) -> "DataFrame":
+    def showings(self) -> DataFrame:
         """One row a view and node that showed it to its sessions."""
         return self._history.events.where("etype = 'gview'").selectExpr(
             *LIFE,
@@ -113,10 +110,8 @@ class Streams:
         )
 
     @cached_property
-    def turns(self) -> "DataFrame":
+    def turns(self) -> DataFrame:
         """One row a session and view, or a session and group that it leaves."""
-        from pyspark.sql import functions as F
-
         views = self.showings.selectExpr(
             *LIFE,
             "turn",
@@ -149,19 +144,19 @@ class Streams:
         return together.join(F.broadcast(known), list(STREAM)).localCheckpoint()
 
     @cached_property
-    def stays(self) -> "DataFrame":
-        """One row a stay: from `start` to `stop`, how it ends, the next view, the horizon."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
+    def rings(self) -> DataFrame:
+        """The ring whose messages each configuration of a life delivers."""
+        return self._history.spans.select(*LIFE, "conf_no", "regular_seq", "regular_rep")
 
+    @cached_property
+    def stays(self) -> DataFrame:
+        """One row a stay: from `start` to `stop`, how it ends, the next view, the horizon."""
         group = Window.partitionBy(*STREAM, "group").orderBy("turn")
         following = {
             f"next_{name}": F.lead(name).over(group)
             for name in ("turn", "at", "view", "stayed", "seq", "sub", "conf_no")
         }
-        rings = self._history.spans.selectExpr(
-            *LIFE, "conf_no as next_conf_no", "regular_seq", "regular_rep"
-        )
+        rings = self.rings.withColumnRenamed("conf_no", "next_conf_no")
         last = self._history.spans.groupBy(*LIFE).agg(F.max("conf_no").alias("last_conf_no"))
         return (
             self.turns.withColumns(following)
@@ -196,10 +191,8 @@ class Streams:
     # Frames
 
     @cached_property
-    def rows(self) -> "DataFrame":
+    def rows(self) -> DataFrame:
         """One row a frame and session: its place, content, and whom it was sent to."""
-        from pyspark.sql import functions as F
-
         dests = self.destinations
         told = self._history.client_deliveries.join(
             F.broadcast(self.whole.select(*LIFE)), list(LIFE), "left_semi"
@@ -220,7 +213,7 @@ class Streams:
         )
 
     @cached_property
-    def destinations(self) -> "DataFrame":
+    def destinations(self) -> DataFrame:
         """What `dest_no` stands for in each life."""
         return (
             self._history.events.where("etype = 'dest'")
@@ -234,10 +227,8 @@ class Streams:
         )
 
     @cached_property
-    def told(self) -> "DataFrame":
+    def told(self) -> DataFrame:
         """One row a frame, session and group that it was sent to, with the stay it fell into."""
-        from pyspark.sql import functions as F
-
         stays = self.stays.selectExpr(
             *(f"{name} as s_{name}" for name in STREAM),
             "group as s_group",
@@ -257,10 +248,8 @@ class Streams:
         )
 
     @cached_property
-    def digests(self) -> "DataFrame":
+    def digests(self) -> DataFrame:
         """The stays, each with digests of the frames to its group: `n, one, two, has_discard`."""
-        from pyspark.sql import functions as F
-
         folded = (
             self.told.where("turn is not null")
             .groupBy(*STAY)
@@ -286,23 +275,18 @@ class Streams:
         )
 
     @cached_property
-    def sends(self) -> "DataFrame":
+    def sends(self) -> DataFrame:
         """What sessions sent, one row a frame."""
-        from pyspark.sql import functions as F
-
         return self._history.client_sends.join(
             F.broadcast(self.streams.select(*STREAM)), list(STREAM), "left_semi"
         )
 
     @cached_property
-    def flaws(self) -> "DataFrame":
+    def flaws(self) -> DataFrame:
         """Frames and sends that lie below something that their session was told before them.
 
         All streams are put in order for this, once: `before` is the highest place until then.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         rows = self.rows.selectExpr(
             *STREAM, "pos", "place", f"{LAST_PLACE} as last", *FRAME, "false as is_send"
         )
@@ -327,20 +311,18 @@ class Streams:
         )
 
     @cached_property
-    def falling(self) -> "DataFrame":
+    def falling(self) -> DataFrame:
         """Streams in which places do not rise."""
         return self.flaws.where("not is_send").select(*STREAM).distinct()
 
     @cached_property
-    def moved(self) -> "DataFrame":
+    def moved(self) -> DataFrame:
         """Frames that have more than one place."""
         return self.by_frame.where("lowest <> highest")
 
     @cached_property
-    def by_frame(self) -> "DataFrame":
+    def by_frame(self) -> DataFrame:
         """One row a frame: its places, contents and receivers."""
-        from pyspark.sql import functions as F
-
         content = F.struct("digest", "size", "count", "service", "groups", "discard")
         return (
             self.rows.groupBy("run_id", *FRAME)
@@ -356,14 +338,12 @@ class Streams:
         )
 
     @cached_property
-    def again(self) -> "DataFrame":
+    def again(self) -> DataFrame:
         """Frames that a session was told more than once: `first` is the `pos` that counts.
 
         The same frame has the same place, so places do not rise in such a stream; or it has
         several. Only these streams and frames are looked at.
         """
-        from pyspark.sql import functions as F
-
         falling, moved = self.falling, self.moved.select("run_id", *FRAME)
         doubtful = self.rows.select(*STREAM, "pos", *FRAME)
         suspects = doubtful.join(F.broadcast(falling), list(STREAM), "left_semi").union(
@@ -384,10 +364,8 @@ class Streams:
             return False
         return not self.again.isEmpty()
 
-    def first_only(self, rows: "DataFrame") -> "DataFrame":
+    def first_only(self, rows: DataFrame) -> DataFrame:
         """Return rows without those that are told again."""
-        from pyspark.sql import functions as F
-
         if not self.has_again:
             return rows
         again = self.again.select(*STREAM, *FRAME, "first")

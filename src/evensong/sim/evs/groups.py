@@ -17,7 +17,7 @@ properties of the ring. Where we say more exactly what is asked:
 """
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from evensong.sim.evs.streams import (
     CUT,
@@ -29,10 +29,14 @@ from evensong.sim.evs.streams import (
     Stream,
     Told,
     is_private_to,
+    ring_of,
 )
 from evensong.sim.evs.verdict import Finding, Verdicts
 from evensong.sim.history import FrameId, GroupDelivery, GroupSend, History
 from evensong.trace.groups import Member, Shown, To
+
+if TYPE_CHECKING:
+    from evensong.core.ids import RingId
 
 Content: TypeAlias = tuple[object, ...]
 
@@ -134,10 +138,10 @@ def _is_addressed(stream: Stream, told: Told, stays: dict[str, list[Stay]]) -> b
 
 def _judge_own(reading: GroupReading, stream: Stream, found: Finding) -> None:
     """Who is in a group from before it sends to the end of the run hears itself."""
-    since: dict[str, int] = {}  # where the membership began that lasts
-    for at, what, _ in stream.turns:
+    since: dict[str, tuple[RingId, int]] = {}  # where the membership began that lasts
+    for _, what, _ in stream.turns:
         if isinstance(what, Shown):
-            since.setdefault(what.group, at)
+            since.setdefault(what.group, (ring_of(stream.life, what.conf_no), what.seq))
         else:
             since.pop(what.group, None)
     destinations = reading.destinations[stream.member[:2]]
@@ -146,7 +150,8 @@ def _judge_own(reading: GroupReading, stream: Stream, found: Finding) -> None:
         frame_id = FrameId(*stream.member, said.first_no)
         if said.session != stream.member[2] or to is None or to.is_discarded:
             continue
-        is_member = any(name in since and since[name] <= said.pos for name in to.names)
+        place = (said.ring_id, said.seq)
+        is_member = any(name in since and since[name] < place for name in to.names)
         if is_member and frame_id not in stream.frames:
             found.blame(f"{stream.name} was never told {frame_id}, its own", (stream.member[0],))
 

@@ -7,6 +7,9 @@ not. Places rise in every stream and a frame has one place: that is asked of all
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding, Property
 from evensong.spark.properties.sound import VIOLATION, counted, no_violations, summed
@@ -23,8 +26,6 @@ from evensong.spark.streams import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from evensong.spark.history import History
     from evensong.spark.streams import Streams
 
@@ -34,8 +35,6 @@ DIFFERS: Final = "n_low <> n_high or one_low <> one_high or two_low <> two_high 
 
 def same_members(history: "History") -> Finding:
     """G1: a view id is one list of members, and who is shown a view is in it."""
-    from pyspark.sql import functions as F
-
     shown = history.streams.showings
     lists = shown.groupBy(*VIEW).agg(
         F.count("*").alias("times"),
@@ -94,8 +93,6 @@ def same_messages(history: "History") -> Finding:
 
 def to_the_members(history: "History") -> Finding:
     """G3: a frame is told to the members of its groups at its place, and to nobody else."""
-    from pyspark.sql import functions as F
-
     if history.streams.is_empty:
         return _nothing(history)
     streams = history.streams
@@ -159,9 +156,6 @@ def total_order(history: "History") -> Finding:
 
 def sender_order(history: "History") -> Finding:
     """G5: what one client sends comes in the order in which it was sent."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     if history.streams.is_empty:
         return _nothing(history)
     streams = history.streams
@@ -203,8 +197,6 @@ def sender_order(history: "History") -> Finding:
 
 def as_sent(history: "History") -> Finding:
     """G6: no message is told in part, altered, invented or twice."""
-    from pyspark.sql import functions as F
-
     if history.streams.is_empty:
         return _nothing(history)
     streams = history.streams
@@ -254,8 +246,6 @@ def as_sent(history: "History") -> Finding:
 
 def views_in_order(history: "History") -> Finding:
     """G7: views have their places among messages, the same for all, and say them rightly."""
-    from pyspark.sql import functions as F
-
     if history.streams.is_empty:
         return _nothing(history)
     streams = history.streams
@@ -303,10 +293,8 @@ def _nothing(history: "History") -> Finding:
     return Finding(summed(counted(none, "1")), none)
 
 
-def _spread() -> "list[Column]":
+def _spread() -> list[Column]:
     """Return what tells whether all stays of a kind have the same digests."""
-    from pyspark.sql import functions as F
-
     ends = [
         end(name).alias(f"{name}_{label}")
         for name in ("n", "one", "two")
@@ -315,14 +303,12 @@ def _spread() -> "list[Column]":
     return [F.count("*").alias("n_stays"), F.bool_or("has_discard").alias("has_discard"), *ends]
 
 
-def _missing(streams: "Streams", asked: "DataFrame", kind: tuple[str, ...]) -> "DataFrame":
+def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> DataFrame:
     """Return which frames that one stay of a kind has are missing in another of that kind.
 
     One row a stay and missing frame, with its `place` and an `other` that was told it; without
     what its sender did not want to have back.
     """
-    from pyspark.sql import functions as F
-
     frames = (
         streams.told.where("turn is not null")
         .drop("view")
@@ -338,10 +324,8 @@ def _missing(streams: "Streams", asked: "DataFrame", kind: tuple[str, ...]) -> "
     return due.join(frames.select(*STAY, *FRAME), [*STAY, *FRAME], "left_anti")
 
 
-def _elsewhere_too(streams: "Streams", missing: "DataFrame") -> "DataFrame":
+def _elsewhere_too(streams: "Streams", missing: DataFrame) -> DataFrame:
     """Return what is missing in the whole stream, and not only under a view."""
-    from pyspark.sql import functions as F
-
     kept = missing.localCheckpoint()
     there = streams.rows.select(*STREAM, *FRAME).join(
         F.broadcast(kept.select(*STREAM, *FRAME).distinct()), [*STREAM, *FRAME], "left_semi"
@@ -349,10 +333,8 @@ def _elsewhere_too(streams: "Streams", missing: "DataFrame") -> "DataFrame":
     return kept.join(there, [*STREAM, *FRAME], "left_anti")
 
 
-def _told_to_others(streams: "Streams") -> "DataFrame":
+def _told_to_others(streams: "Streams") -> DataFrame:
     """G3: frames told to a session that was in none of their groups."""
-    from pyspark.sql import functions as F
-
     private = (
         "exists(groups, name -> name like '#%' and "
         "endswith(name, concat('#', node, '#', incarnation, '.', session)))"
@@ -375,10 +357,8 @@ def _told_to_others(streams: "Streams") -> "DataFrame":
     )
 
 
-def _not_there(streams: "Streams") -> "DataFrame":
+def _not_there(streams: "Streams") -> DataFrame:
     """G3: members of a view in which others end that do not end in it themselves."""
-    from pyspark.sql import functions as F
-
     final = streams.stays.where("how = 'quiesce'")
     views = final.select(*VIEW, "members").dropDuplicates(list(VIEW))
     due = views.withColumn("member", F.explode(F.split("members", " "))).join(
@@ -392,26 +372,24 @@ def _not_there(streams: "Streams") -> "DataFrame":
     )
 
 
-def _not_own(streams: "Streams") -> "DataFrame":
+def _not_own(streams: "Streams") -> DataFrame:
     """G3: frames that their senders, members from before to the end of the run, were not told."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     group = Window.partitionBy(*STREAM, "group").orderBy(F.desc("turn"))
     later = group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     lasting = (
         streams.turns.where("ending = 'quiesce'")
+        .join(F.broadcast(streams.rings), [*LIFE, "conf_no"], "left")
         .withColumn("has_left", F.bool_or(F.col("view").isNull()).over(later))
         .where("not has_left")
         .groupBy(*STREAM, "group")
-        .agg(F.min("at").alias("since"))
+        .agg(F.min_by(F.struct("regular_seq", "regular_rep", "seq"), "turn").alias("since"))
     )
     said = (
         streams.sends.join(F.broadcast(streams.destinations), [*LIFE, "dest_no"])
         .where("not discard")
-        .select(*STREAM, "origin_no", "pos", F.explode("groups").alias("group"))
+        .withColumn("group", F.explode("groups"))
         .join(F.broadcast(lasting), [*STREAM, "group"])
-        .where("since <= pos")
+        .where("since < struct(ring_seq, ring_rep, seq)")
         .select(*STREAM, "origin_no")
         .distinct()
     )
@@ -428,7 +406,7 @@ def _not_own(streams: "Streams") -> "DataFrame":
 # What is asked where something was told twice
 
 
-def _told_again(streams: "Streams") -> "DataFrame":
+def _told_again(streams: "Streams") -> DataFrame:
     return streams.again.selectExpr(
         *LIFE,
         "cast(null as string) as conf_id",
@@ -437,19 +415,14 @@ def _told_again(streams: "Streams") -> "DataFrame":
     )
 
 
-def _falling_first(streams: "Streams") -> "DataFrame":
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
+def _falling_first(streams: "Streams") -> DataFrame:
     before = Window.partitionBy(*STREAM).orderBy("pos").rowsBetween(Window.unboundedPreceding, -1)
     rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME, "place", "count"))
     last = F.max(F.expr(LAST_PLACE)).over(before)
     return rows.withColumn("before", last).where("place <= before")
 
 
-def _frames_told(streams: "Streams") -> "DataFrame":
-    from pyspark.sql import functions as F
-
+def _frames_told(streams: "Streams") -> DataFrame:
     rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME))
     return rows.groupBy("run_id", *FRAME).agg(F.count("*").alias("n"))
 
@@ -457,11 +430,8 @@ def _frames_told(streams: "Streams") -> "DataFrame":
 # What G7 asks of views
 
 
-def _out_of_turn(streams: "Streams") -> "DataFrame":
+def _out_of_turn(streams: "Streams") -> DataFrame:
     """G7: views whose ids or places fall, and first views that are not one's own joining."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     group = Window.partitionBy(*STREAM, "group").orderBy("turn")
     stream = Window.partitionBy(*STREAM).orderBy("turn")
     so_far = stream.rowsBetween(Window.unboundedPreceding, -1)
@@ -494,15 +464,12 @@ def _out_of_turn(streams: "Streams") -> "DataFrame":
     )
 
 
-def _misplaced(streams: "Streams") -> "DataFrame":
+def _misplaced(streams: "Streams") -> DataFrame:
     """G7: views that lie on the wrong side of a frame.
 
     A stream is cut where it has turns; of the pieces of a configuration only the lowest and the
     highest place matter.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     stream = Window.partitionBy(*STREAM).orderBy("at")
     cuts = streams.turns.select(*STREAM, "at").union(
         streams.streams.selectExpr(*STREAM, "cast(0 as bigint) as at")
