@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="collect tests/net too, which takes root and minutes",
     )
     parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="collect tests/cluster too, which starts a cluster of Spark on this machine",
+    )
+    parser.addoption(
         "--browser",
         action="store_true",
         help="collect tests/browser too, which takes a Chromium",
@@ -68,7 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     name = collection_path.name
-    is_left_out = name in ("net", "browser") and not config.getoption(f"--{name}")
+    is_left_out = name in ("net", "cluster", "browser") and not config.getoption(f"--{name}")
     return True if is_left_out else None
 
 

@@ -11,6 +11,7 @@ from evensong import __version__
 from evensong.cli import (
     audit,
     bench,
+    campaign,
     completion,
     config,
     daemon,
@@ -48,6 +49,7 @@ from evensong.errors import (
 COMMANDS: Final[tuple[Command, ...]] = (
     demo,
     sim,
+    campaign,
     up,
     daemon,
     status,
