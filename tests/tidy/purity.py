@@ -29,7 +29,7 @@ BANNED_CALLS: Final = ("open", "print", "input", "getattr", "id", "hash")
 BANNED_MODULES: Final = ("asyncio", "logging", "os", "random", "time")
 
 # What a layer may not import. `core` and `errors` are at the bottom.
-TOP: Final = ("cli", "demo", "bench", "testing")
+TOP: Final = ("cli", "demo", "bench", "testing", "why")
 ABOVE: Final = {
     "evensong.errors": ("core", "ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
     "evensong.core": ("ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
@@ -38,6 +38,7 @@ ABOVE: Final = {
     "evensong.sim": ("daemon", "client", "spark", *TOP),
     "evensong.trace": ("daemon", "client", "spark", *TOP),
     "evensong.daemon": ("client", "spark", *TOP),
+    "evensong.why": ("client", "spark", "cli", "demo", "bench", "testing"),
 }
 
 SET_NAMES: Final = ("set", "frozenset")

@@ -196,6 +196,14 @@ def test_a_change_has_its_phases_and_times() -> None:
     assert (one.token.came_from, three.token.came_from) == (3, 2)
 
 
+def test_whose_word_was_taken_for_a_failure_is_told() -> None:
+    change = explain(simulated((1, 2, 3), (Cut(50 * MS, 1, 2),)))[1]
+    gave_up = {
+        way.node: [(one.node, one.cause, one.by) for one in way.gave_up] for way in change.passages
+    }
+    assert gave_up == {2: [(1, "consensus timeout", 0)], 3: [(1, "join", 2)]}
+
+
 def test_times_of_different_clocks_are_not_compared() -> None:
     accounts = from_history(simulated((1, 2, 3), (Crash(50 * MS, 2),)))
     apart = [

@@ -9,6 +9,7 @@ import pytest
 from evensong.cli.main import main
 from tests.daemon.local import LocalCluster, wait_for
 
+TOKEN_LOSS_US = 500_000  # of these clusters
 Told = list[dict[str, object]]
 
 
@@ -103,6 +104,19 @@ def test_recorders_suffice_where_nothing_is_traced(
         assert causes_of(changes, left) == ["left 2"]
         (change,) = [change for change in changes if change["ring"] == killed]
         assert change["unknown"] == ["n3's recorder is not here"]
+        nodes = change["nodes"]
+        assert isinstance(nodes, list)
+        assert [node["node"] for node in nodes] == [1, 2]
+        for node in nodes:
+            assert "3" in node["heard_us_before"]
+            assert node["own_lag_us"] >= 0
+            assert node["last_token"]["from"] == (3 if node["node"] == 1 else 1)
+            assert [one["node"] for one in node["gave_up"]] == [3]
+        first = [node for node in nodes if node["cause"] == "token loss"]
+        assert first
+        for node in first:
+            assert node["last_token"]["us_before"] >= TOKEN_LOSS_US
+            assert "consensus" in node["timers"] or node["gave_up"][0]["by"]
         assert not (cluster.state(1) / "trace").exists()
 
 

@@ -203,3 +203,74 @@ def test_records_that_make_no_sense_make_no_story_and_no_trouble(
     one.forms("12.1", 1, 2, 3)
     for line in explained([one, two, three]):
         assert line.isprintable()
+
+
+def kinds_of(*scribes: Scribe) -> list[tuple[str, tuple[int, ...]]]:
+    accounts = [from_entries(one.entries, f"recorder {one.node}").account for one in scribes]
+    *_, change = explain(accounts)
+    return [(cause.kind, cause.nodes) for cause in change.causes]
+
+
+def test_who_does_not_receive_is_named() -> None:
+    one, two, three = ring_of_three()
+    for scribe in (one, two):
+        scribe.gathers("fail to receive", 3, proposed="1 2", failed="3")
+        scribe.forms("12.1", 1, 2)
+    assert kinds_of(one, two) == [("deaf", (3,))]
+    three.gathers("fail to receive", 2, proposed="1 2 3")
+    three.forms("12.1", 1, 2, 3)
+    assert kinds_of(three) == [("deaf", (2,))]  # it came along all the same
+
+
+def test_who_was_heard_and_did_not_come_is_named() -> None:
+    one, two, three = ring_of_three()
+    one.gathers("foreign beacon", 9, proposed="1 2 3 9")
+    for scribe in (two, three):
+        scribe.gathers("join", 1, proposed="1 2 3 9")
+    for scribe in (one, two, three):
+        scribe.forms("12.1", 1, 2, 3)
+    assert kinds_of(one, two, three) == [("guest", (9,))]
+
+
+def test_who_comes_has_started_if_its_recorder_says_so_and_else_nobody_knows() -> None:
+    scribes = ring_of_three()
+    four = Scribe(4)
+    four.gathers("start", proposed="4")
+    for scribe in scribes:
+        scribe.gathers("join", 4, proposed="1 2 3 4", heard="4:100")
+    for scribe in (*scribes, four):
+        scribe.forms("12.1", 1, 2, 3, 4)
+    assert kinds_of(*scribes, four) == [("join", (4,))]
+    assert kinds_of(*scribes) == [("came", (4,))]
+
+
+def test_who_finds_nobody_is_alone() -> None:
+    one = Scribe(1)
+    one.gathers("start", proposed="1")
+    one.waits(200_000)
+    one.put("state", state="operational", ring="8.1", cause="nobody else is here", about=0)
+    one.installs("8.1", 1, cause="start")
+    assert kinds_of(one) == [("alone", (1,))]
+
+
+def test_who_was_given_up_and_went_elsewhere_of_its_own_is_not_called_dead() -> None:
+    one, two, three = ring_of_three()
+    for scribe in (one, two):
+        scribe.gathers("token loss")
+        scribe.waits(200_000)
+        scribe.gathers("consensus timeout", 3, proposed="1 2", failed="3", heard="3:480000")
+        scribe.forms("12.1", 1, 2)
+    three.gathers("join", 7, proposed="3 7", failed="")
+    three.forms("12.3", 3, 7)
+    accounts = [from_entries(one.entries, "it").account for one in (one, two, three)]
+    kinds = [[cause.kind for cause in change.causes] for change in explain(accounts)]
+    assert kinds[1] == ["apart"]
+
+
+def test_a_reason_that_no_rule_knows_is_repeated_not_explained() -> None:
+    scribes = ring_of_three()
+    for scribe in scribes:
+        scribe.gathers("a whim")
+        scribe.forms("12.1", 1, 2, 3)
+    assert kinds_of(*scribes) == [("unknown", (1,))]
+    assert explained(scribes)[1] == "  n1 left its ring (a whim); more is not recorded"

@@ -6,6 +6,7 @@ life began.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -117,7 +118,8 @@ def _read_place(place: Place, sources: Sources) -> None:
 def _ask(state: Path, sources: Sources) -> Recorder | None:
     """Ask a daemon for its flight recorder, and to write its trace down."""
     try:
-        ask(state, {"do": "flush"})
+        with suppress(BadRequest):  # it traces nothing
+            ask(state, {"do": "flush"})
         entries = ask(state, {"do": "flight"}).get("entries")
     except (Unreachable, BadRequest) as error:
         sources.notes.append(str(error))

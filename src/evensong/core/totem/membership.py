@@ -60,13 +60,17 @@ class Membership:
         """Whether everybody I propose has proposed the same."""
         return self.proc_set - self.fail_set <= self.agreed
 
-    def begin_round(self) -> None:
-        """Forget who agreed, but for those whose last Join already says what I say now."""
+    def begin_round(self) -> tuple[tuple[ProcessorId, ...], tuple[ProcessorId, ...]]:
+        """Forget who agreed, but for those whose last Join already says what I say now.
+
+        Return what that is: with whom I would form a ring, and whom I have given up.
+        """
         agreed = [self.my_id]
         for sender_id, join in self.last_joins.items():
             if join.proc_set == self.proc_set and join.fail_set == self.fail_set:
                 agreed.append(sender_id)  # else a Join heard just before I changed would be lost
         self.agreed = frozenset(agreed)
+        return self.proposed(), tuple(sorted(self.fail_set))
 
     def can_add(self, processor_id: ProcessorId) -> bool:
         """Whether the proposal has room for this processor."""
