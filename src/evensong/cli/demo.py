@@ -128,7 +128,9 @@ def _report(directory: Path, args: argparse.Namespace, live: "_Live") -> "Report
         return report_on(
             directory, page, lambda done, total: live.passing(f"{done} of {total} steps")
         )
-    except ImportError as missing:
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("evensong"):
+            raise
         live.tell(f"no report: {missing}; pip install 'evensong[spark]'")
     except (SparkUnavailable, SparkFailed) as error:
         live.tell(f"no report: {error}")
