@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evensong.spark.matching import Matching
     from evensong.spark.reading import Trace
     from evensong.spark.soundness import Evidence, Segment
+    from evensong.spark.streams import Streams
 
 LIFE: Final = ("run_id", "node", "incarnation")
 
@@ -163,6 +164,13 @@ class History:
         from evensong.spark.matching import Matching
 
         return Matching(self.evidence)
+
+    @cached_property
+    def streams(self) -> "Streams":
+        """What clients were told."""
+        from evensong.spark.streams import Streams
+
+        return Streams(self)
 
     @cached_property
     def segments(self) -> "list[Segment]":

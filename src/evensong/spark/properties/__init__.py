@@ -8,6 +8,7 @@ from typing import Final
 
 from evensong.spark.properties import deliveries, membership, timing
 from evensong.spark.properties.finding import Finding, Property
+from evensong.spark.properties.groups import GROUPS
 
 __all__ = ["OF_CONFIGURATIONS", "PROPERTIES", "Finding", "Property"]
 
@@ -179,4 +180,4 @@ RING: Final = (
 # What can be judged where only configurations were recorded.
 OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
 
-PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in RING}
+PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in (*RING, *GROUPS)}
