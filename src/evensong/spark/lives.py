@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
+from evensong.spark.tables import small_table
 from evensong.trace.assembly import ENDS
 from evensong.trace.spool import LEVELS
 
@@ -166,4 +167,4 @@ def _settled(lives: list[Life], last_ends: Mapping[tuple[str, int], str]) -> lis
 
 def lives_table(spark: SparkSession, lives: Iterable[Life]) -> DataFrame:
     """Return lives as a DataFrame."""
-    return spark.createDataFrame(list(lives), SCHEMA)
+    return small_table(spark, [tuple(life) for life in lives], SCHEMA)

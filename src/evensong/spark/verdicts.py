@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Finding, Property
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -138,4 +139,4 @@ def over_all_runs(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 def verdict_table(history: "History", verdicts: Iterable[Verdict]) -> DataFrame:
     """Return verdicts as a DataFrame: one row a run and property."""
-    return history.spark.createDataFrame([tuple(one) for one in verdicts], SCHEMA)
+    return small_table(history.spark, [tuple(one) for one in verdicts], SCHEMA)

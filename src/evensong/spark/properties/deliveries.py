@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.spark.digests import SAFE
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.membership import named
@@ -141,7 +142,33 @@ def safe_delivery(history: "History") -> Finding:
         .agg(F.max("n_safe").alias("n_safe"))
     )
     sound = counted(safe, "n_safe * size(members)")
-    return found(history, "EVS7.1", sound, row_counts(history, "EVS7.1"))
+    unknown = _unseen_safe(history, spans)
+    return found(history, "EVS7.1", sound, unknown, row_counts(history, "EVS7.1"))
+
+
+def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
+    """Count safe deliveries that a member may have made after its recording stops."""
+    unseen = history.matching.not_in(history.segments, history.evidence.lacking_safe)
+    unseen = unseen.select(*COM, "conf_id", F.coalesce("end_seq", F.lit(0)).alias("end_seq"))
+    if unseen.isEmpty():
+        return counted(unseen, "0")
+    fullest = Window.partitionBy(*COM, "conf_id").orderBy(F.desc("n_safe"), "node", "incarnation")
+    who = (
+        spans.withColumn("place", F.row_number().over(fullest))
+        .where("place = 1")
+        .join(
+            unseen.groupBy(*COM, "conf_id").agg(F.min("end_seq").alias("least")), [*COM, "conf_id"]
+        )
+        .select(*LIFE, "conf_no", "rank", "conf_id", "least")
+    )
+    late = (
+        history.deliveries.where(f"service = {SAFE}")
+        .join(F.broadcast(who), [*LIFE, "conf_no"])
+        .where("seq >= least")
+        .select(*COM, "conf_id", "seq")
+    )
+    pairs = late.join(unseen, [*COM, "conf_id"]).where("seq >= end_seq")
+    return counted(pairs, "0", "1")
 
 
 def in_its_configuration(history: "History") -> Finding:
@@ -167,7 +194,27 @@ def all_delivered(history: "History") -> Finding:
         .join(members, list(COM))
         .where("nodes = members")
     )
-    return found(history, "TR3", counted(final, "n_sends * n_coms"), row_counts(history, "TR3"))
+    checked = counted(final, "n_sends * n_coms")
+    unknown = _unseen_sends(history, stayed.join(final.select(*COM), list(COM), "left_semi"))
+    return found(history, "TR3", checked, unknown, row_counts(history, "TR3"))
+
+
+def _unseen_sends(history: "History", stayed: DataFrame) -> DataFrame:
+    """Count what was sent last in a configuration, and may be delivered after recordings stop."""
+    open_coms = stayed.where("ended = ''").select(
+        *COM, F.coalesce("end_seq", F.lit(0)).alias("end")
+    )
+    sent = history.evidence.sent.groupBy(*COM).agg(F.max("seq_max").alias("seq_max"))
+    late = open_coms.join(sent, list(COM)).where("seq_max >= end").select(*COM, "end")
+    if late.isEmpty():
+        return counted(late, "0")
+    senders = stayed.select(
+        *COM, F.col("node").alias("sender"), F.col("incarnation").alias("sender_inc")
+    )
+    sends = history.matching.sends.join(
+        F.broadcast(senders), [*COM, "sender", "sender_inc"], "left_semi"
+    )
+    return counted(sends.join(F.broadcast(late), list(COM)).where("seq >= end"), "0", "1")
 
 
 def global_order(history: "History") -> Finding:
