@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -49,7 +49,7 @@ class Streams:
     def whole(self) -> DataFrame:
         """Lives of whose sessions everything is known, up to where the life is: `ended, is_cut`."""
         told = (
-            self._history.events.where("etype in ('open', 'gview')")
+            self._history.quiet_events.where("etype in ('open', 'gview')")
             .groupBy(*LIFE)
             .agg(
                 F.count_if(F.col("etype") == "open").alias("n_open"),
@@ -58,7 +58,7 @@ class Streams:
             .where("n_open > 0 and n_bare = 0")
         )
         lives = self._history.lives.where("not is_blank and not is_bare and not has_gap")
-        return lives.join(told, list(LIFE)).select(*LIFE, "ended", "is_cut").localCheckpoint()
+        return kept(lives.join(told, list(LIFE)).select(*LIFE, "ended", "is_cut"))
 
     @cached_property
     def is_empty(self) -> bool:
@@ -68,11 +68,11 @@ class Streams:
     @cached_property
     def streams(self) -> DataFrame:
         """One row a session: how it ended (`close`, `quiesce`, `fail`, or empty), and its name."""
-        events = self._history.events.select(
+        events = self._history.quiet_events.select(
             *LIFE, "etype", F.expr("cast(aux['session'] as bigint) as session")
         )
         closed = events.where("etype = 'close'").select(*STREAM).distinct()
-        return (
+        return kept(
             events.where("etype = 'open'")
             .join(self.whole, list(LIFE))
             .join(closed.withColumn("is_closed", F.lit(True)), list(STREAM), "left")
@@ -82,7 +82,6 @@ class Streams:
                 "when ended = 'quiesce' then 'quiesce' else 'fail' end as ending",
                 f"{MEMBER} as member",
             )
-            .localCheckpoint()
         )
 
     # Views
@@ -90,7 +89,7 @@ class Streams:
     @cached_property
     def showings(self) -> DataFrame:
         """One row a view and node that showed it to its sessions."""
-        return self._history.events.where("etype = 'gview'").selectExpr(
+        return self._history.quiet_events.where("etype = 'gview'").selectExpr(
             *LIFE,
             "pseq as turn",
             "group",
@@ -129,7 +128,7 @@ class Streams:
             "counter",
             "explode(arrays_zip(sessions, ats)) as shown",
         ).selectExpr("*", "shown.sessions as session", "shown.ats as at")
-        left = self._history.events.where("etype = 'left'").selectExpr(
+        left = self._history.quiet_events.where("etype = 'left'").selectExpr(
             *LIFE,
             "pseq as turn",
             "group",
@@ -141,7 +140,7 @@ class Streams:
         )
         together = views.drop("shown").unionByName(left, allowMissingColumns=True)
         known = self.streams.select(*STREAM, "ending", "member")
-        return together.join(F.broadcast(known), list(STREAM)).localCheckpoint()
+        return kept(together.join(F.broadcast(known), list(STREAM)))
 
     @cached_property
     def rings(self) -> DataFrame:
@@ -215,15 +214,13 @@ class Streams:
     @cached_property
     def destinations(self) -> DataFrame:
         """What `dest_no` stands for in each life."""
-        return (
-            self._history.events.where("etype = 'dest'")
-            .selectExpr(
+        return kept(
+            self._history.quiet_events.where("etype = 'dest'").selectExpr(
                 *LIFE,
                 "cast(aux['dest_no'] as bigint) as dest_no",
                 "from_json(aux['groups'], 'array<string>') as groups",
                 "aux['discard'] = '1' as discard",
             )
-            .localCheckpoint()
         )
 
     @cached_property

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding, Property
-from evensong.spark.properties.sound import VIOLATION, counted, no_violations, summed
+from evensong.spark.properties.sound import VIOLATION, counted, summed
 from evensong.spark.streams import (
     COHORT,
     FRAME,
@@ -24,6 +24,7 @@ from evensong.spark.streams import (
     STREAM,
     VIEW,
 )
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -76,11 +77,11 @@ def same_messages(history: "History") -> Finding:
     going = streams.digests.where(
         "how = 'view' and array_contains(split(next_stayed, ' '), member)"
     )
-    cohorts = going.groupBy(*COHORT).agg(*_spread()).where("n_stays > 1").localCheckpoint()
+    cohorts = kept(going.groupBy(*COHORT).agg(*_spread()).where("n_stays > 1"))
     checked = summed(counted(cohorts, "n_stays"))
     doubtful = cohorts.where(DIFFERS).select(*COHORT)
     if doubtful.isEmpty():
-        return Finding(checked, no_violations(history))
+        return Finding(checked, _none(history))
     asked = going.join(doubtful, list(COHORT)).select(*STAY, "member", *COHORT[2:])
     missing = _missing(streams, asked, COHORT).selectExpr(
         *LIFE,
@@ -104,7 +105,7 @@ def to_the_members(history: "History") -> Finding:
     unknown = members.join(known, ["run_id", "member"], "left").where("is_known is null")
     counts.append(counted(unknown, "0", "1"))
     views = streams.digests.groupBy(*VIEW).agg(*_spread())
-    doubtful = views.where(f"n_stays > 1 and ({DIFFERS})").select(*VIEW).localCheckpoint()
+    doubtful = kept(views.where(f"n_stays > 1 and ({DIFFERS})").select(*VIEW))
     if not doubtful.isEmpty():
         asked = streams.digests.join(doubtful, list(VIEW)).select(
             *STAY, "member", "view", "how", "reach"
@@ -232,7 +233,7 @@ def as_sent(history: "History") -> Finding:
         f"concat({MEMBER}, ' was told ', {name}, if(said is null, ', which was never sent', "
         "' other than it was sent')) as text",
     )
-    twice = _told_again(streams) if streams.has_again else no_violations(history)
+    twice = _told_again(streams) if streams.has_again else _none(history)
     versions = unknown.where("content <> other").selectExpr(
         "run_id",
         "sender as node",
@@ -288,8 +289,14 @@ def causal_order(history: "History") -> Finding:
 # What G2 and G3 share
 
 
+def _none(history: "History") -> DataFrame:
+    """Return violations of which there are none."""
+    schema = "run_id string, node bigint, incarnation bigint, conf_id string, text string"
+    return small_table(history.spark, [], schema)
+
+
 def _nothing(history: "History") -> Finding:
-    none = no_violations(history)
+    none = _none(history)
     return Finding(summed(counted(none, "1")), none)
 
 
@@ -326,11 +333,11 @@ def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> Dat
 
 def _elsewhere_too(streams: "Streams", missing: DataFrame) -> DataFrame:
     """Return what is missing in the whole stream, and not only under a view."""
-    kept = missing.localCheckpoint()
+    known = missing.localCheckpoint()
     there = streams.rows.select(*STREAM, *FRAME).join(
-        F.broadcast(kept.select(*STREAM, *FRAME).distinct()), [*STREAM, *FRAME], "left_semi"
+        F.broadcast(known.select(*STREAM, *FRAME).distinct()), [*STREAM, *FRAME], "left_semi"
     )
-    return kept.join(there, [*STREAM, *FRAME], "left_anti")
+    return known.join(there, [*STREAM, *FRAME], "left_anti")
 
 
 def _told_to_others(streams: "Streams") -> DataFrame:
