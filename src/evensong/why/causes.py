@@ -136,7 +136,7 @@ def _known_fate(
         return Cause("killed", (node,), sentence + _silence(node, ways), (cut.last, *records))
     way = company.way_out(node, old.ring_id)
     lag = _lateness_of(company, way) if way is not None else None
-    if lag is not None:
+    if lag is not None and _covers(lag[0], [us for us, _, _ in _silences(node, ways)]):
         sentence = (
             f"n{node} was itself {ms(lag[0])} late, suspended or too busy: the others gave it up"
         )
@@ -186,7 +186,7 @@ def _by_links(
     here = {way.node for way in ways}
     members = frozenset(ring.members) if ring is not None else frozenset(here)
     links = links_of(company, old_id)
-    late = [way for way in ways if _lateness_of(company, way)]
+    late = [way for way in ways if _is_to_blame(company, way, gone)]
     found: list[Cause] = []
     rest: Sequence[ProcessorId] = gone
     if not late:
@@ -281,6 +281,18 @@ def _lateness_of(company: Company, way: Passage) -> tuple[int, Record] | None:
         return None
     is_of_this_ring = way.began.t_us - way.since_us >= lag[0]  # else it was late before that
     return lag if is_of_this_ring else None
+
+
+def _covers(lag_us: int, silences_us: Sequence[int]) -> bool:
+    """Whether a lateness is long enough to have been the better part of a silence."""
+    return not silences_us or 2 * lag_us >= min(silences_us)
+
+
+def _is_to_blame(company: Company, way: Passage, gone: Sequence[ProcessorId]) -> bool:
+    """Whether a node can have missed others because it was late itself."""
+    lag = _lateness_of(company, way)
+    silences = [us for node in gone for us, _, _ in _silences(node, [way])]
+    return lag is not None and _covers(lag[0], silences)
 
 
 def _lateness(
