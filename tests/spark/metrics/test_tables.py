@@ -243,7 +243,7 @@ def test_every_change_has_its_story(
             story = told[run_id][change.conf_id]
             assert story.causes
             assert len(story.seen) == len(change.members)
-            assert "recovered" in story.times
+            assert "times of one clock" in story.times
 
 
 def test_a_page_shows_first_what_broke_something(spark: "SparkSession", written: Path) -> None:
