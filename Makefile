@@ -11,7 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-install test-large test-net lint mutants hostile soak bench bench-campaign bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile soak bench \
+    bench-spark bench-campaign bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -22,7 +23,7 @@ demo: $(READY) ## five daemons are hurt under load, and what they promised is ch
 
 test: lint ## lint, types and every test a contributor needs
 	$(BIN)/python -m compileall -q src tests  # daemons start many times; not each compiles
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
 
 lint: $(READY) ## format, lint and types
 	$(BIN)/ruff format --check .
@@ -35,8 +36,14 @@ test-install: ## `pip install .` into an empty environment, and what importing i
 test-large: $(READY) ## daemons under large messages, large states, crowds and a million bad requests
 	$(BIN)/python -m pytest -v --state-mib 100 --hostile-requests 1000000 $(LARGE) $(PYTEST_ARGS)
 
+test-audit: $(READY) ## Spark's verdicts against those of the check in memory: swarm runs and mutants
+	$(BIN)/python tests/spark/agreement.py
+
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)
+
+test-cluster: $(READY) ## audit and campaign on a cluster of Spark, started here for it
+	$(BIN)/python -m pytest -v --cluster tests/cluster $(PYTEST_ARGS)
 
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
@@ -60,6 +67,9 @@ bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 bench-against-corosync: $(READY) ## as root: messages a second, client to clients, beside corosync
 	$(BIN)/python -m bench.against_corosync
 
+bench-spark: $(READY) ## how long an audit of ten to eighty million deliveries takes
+	$(BIN)/python -m bench.spark --dir out/traces --plant all
+
 bench-idle: $(READY) ## as root: what an idle ring costs and how it wakes, beside corosync
 	$(BIN)/python -m bench.idle
 
@@ -77,4 +87,5 @@ $(READY): requirements/dev.txt pyproject.toml
 	    --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-build-isolation --no-deps -e .
+	@$(BIN)/python -m evensong.spark.archive || true  # without it, Spark starts in twice the time
 	@touch $@

@@ -1,7 +1,13 @@
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 # Tests are the same on every machine and at every hour: no example is drawn by chance or by clock.
 settings.register_profile("evensong", derandomize=True, deadline=None)
@@ -13,6 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--net",
         action="store_true",
         help="collect tests/net too, which takes root and minutes",
+    )
+    parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="collect tests/cluster too, which starts a cluster of Spark on this machine",
     )
     parser.addoption(
         "--rewrite-goldens",
@@ -46,5 +57,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_left_out = collection_path.name == "net" and not config.getoption("--net")
+    name = collection_path.name
+    is_left_out = name in ("net", "cluster") and not config.getoption(f"--{name}")
     return True if is_left_out else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # A session takes seconds to start and a gigabyte. With `--dist loadgroup` one worker has all
+    # tests that are about Spark, and so starts the only one.
+    for item in items:
+        if item.nodeid.startswith("tests/spark/") or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One session for all tests of a process; commands called in this process use it too."""
+    from evensong.spark.session import open_session
+
+    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    session = open_session("tests", master="local[2]", conf=conf, quick=True)
+    yield session
+    session.stop()

@@ -14,10 +14,13 @@ from evensong.core.ids import NO_RING, Configuration
 from evensong.core.unit import UnitId
 from evensong.daemon.spool import Spool, Traced
 from evensong.sim.evs import Status
+from evensong.sim.groups.draw import draw
+from evensong.sim.groups.run import run_recorded
 from evensong.sim.history import Delivery, Life
 from evensong.trace import directory
 from evensong.trace.assembly import TracedLife
 from evensong.trace.judge import judge
+from evensong.trace.parquet import write_trace
 from evensong.trace.spool import OPEN, Fragment, read_spool
 from tests.daemon.local import LocalCluster
 from tests.daemon.test_spool import RING, begin, deliver, payload
@@ -328,3 +331,31 @@ def test_the_missing_tail_of_a_killed_node_is_unknown_and_no_pass(cluster: Local
         assert verdicts[name].n_unknown > 0
     killed.ended = "fail"  # as if the trace were whole: now the same rows accuse
     assert "EVS1.3" in judge(lives, cluster.submitted).verdicts.failed
+
+
+def test_what_clients_were_told_is_inspected_exported_and_no_matter_of_the_ring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, history = run_recorded(draw(2))
+    trace = write_trace(history, tmp_path, "x")
+    lives = list(history.lives.values())
+    code, shown = told(capsys, "inspect", trace)
+    assert code == 0
+    runs = shown["runs"]
+    assert isinstance(runs, dict)
+    n_told = sum(len(rows) for life in lives for rows in life.heard.values())
+    assert sum(life["frames_told"] for life in runs["x"]) == n_told
+    assert main(["trace", "inspect", str(trace)]) == 0
+    assert "frames told to them" in capsys.readouterr().out
+    assert main(["trace", "check", str(trace)]) == 0
+    capsys.readouterr()
+    for table, n_rows in (
+        ("deliveries", n_told),
+        ("sends", sum(len(life.said) for life in lives)),
+    ):
+        assert main(["trace", "export", str(trace), "--table", table]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert len([row for row in rows if row["session"]]) == n_rows
+    assert main(["trace", "export", str(trace), "--table", "events"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"gview", "open", "dest"} <= {event["etype"] for event in events}

@@ -132,7 +132,10 @@ def test_a_flipped_bit_ends_the_reading(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"rubbish and more", "is no spool of a trace"), (b"EVSPOOL\x09", "version 9; 1 can be read")],
+    [
+        (b"rubbish and more", "is no spool of a trace"),
+        (b"EVSPOOL\x09", "version 9; 1 and 2 can be read"),
+    ],
 )
 def test_what_is_no_spool_of_ours_is_refused_by_name(
     tmp_path: Path, content: bytes, why: str

@@ -198,6 +198,9 @@ def _about(one: "TracedLife") -> dict[str, object]:
         "configurations": [str(conf.conf_id) for conf in life.confs],
         "deliveries": len(life.deliveries),
         "sends": len(life.sends),
+        "sessions": counts.get("open", 0),
+        "frames_told": sum(map(len, life.heard.values())),
+        "frames_sent": len(life.said),
         "events": dict(sorted(counts.items())),
         "has_beginning": one.has_beginning,
         "gaps": one.gaps,
@@ -225,6 +228,11 @@ def _line(life: dict[str, object]) -> str:
         f"{life['ended']} after {took:.1f} s; {len(confs)} configurations"
         + (f", the last {confs[-1]}" if confs else "")
         + f"; {life['deliveries']} deliveries, {life['sends']} sends"
+        + (
+            f"; {life['sessions']} sessions, {life['frames_told']} frames told to them"
+            if life["sessions"]
+            else ""
+        )
         + "".join(f"; {note}" for note in notes)
     )
 
@@ -379,16 +387,26 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def _rows(run_id: str, one: "TracedLife", table: str) -> Iterator[dict[str, object]]:
-    """Yield the rows of a life, with the columns that a ring fills and the configuration's id."""
-    from evensong.trace.columns import delivery_columns, event_columns, send_columns
+    """Yield the rows of a life and of its sessions, with the configuration's id."""
+    from evensong.trace.columns import (
+        both,
+        delivery_columns,
+        event_columns,
+        heard_columns,
+        heard_of,
+        said_columns,
+        send_columns,
+    )
 
     life = one.life
     incarnation = life.incarnation
     if table == "deliveries":
         numbered = enumerate(life.deliveries)
-        columns = delivery_columns([(incarnation, pos, row) for pos, row in numbered])
+        ring = delivery_columns([(incarnation, pos, row) for pos, row in numbered])
+        columns = both(ring, heard_columns(heard_of(life)))
     elif table == "sends":
-        columns = send_columns([(incarnation, row) for row in life.sends])
+        ring = send_columns([(incarnation, row) for row in life.sends])
+        columns = both(ring, said_columns([(incarnation, row) for row in life.said]))
     else:
         columns = event_columns([(incarnation, pseq, row) for pseq, row in enumerate(life.events)])
     for values in zip(*columns.values(), strict=True):

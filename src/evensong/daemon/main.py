@@ -112,9 +112,7 @@ def run(
         life = Life(settings.node, incarnation, secrets.randbits(64))
         tail, pace, receipts = Tail(), Pace(), Receipts(settings.node)
         memory = stack.enter_context(closing(Memory(settings, life, log.say)))
-        listeners: list[Listener] = [tail, pace, receipts, log, memory.flight]
-        if memory.spool is not None:
-            listeners.append(memory.spool)
+        listeners: list[Listener] = [tail, pace, receipts, log, *memory.listeners()]
         driver = _driver(settings, life, record, keys, datagrams, listeners)
         driver.outbox.told = receipts.name
         stack.callback(driver.watch.close)
@@ -125,6 +123,7 @@ def run(
         limits = (settings.message_max, settings.client_queue)
         sessions = Sessions(settings.state, access, driver, *limits, log.say)
         stack.callback(sessions.close)
+        memory.watch_sessions(driver, sessions)
         orders.sessions = sessions.status
         driver.chores.extend([summary(log, orders.refused), datagrams.look_for_lost, control.tend])
         memory.attach(driver, orders.refused)

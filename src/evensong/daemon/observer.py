@@ -4,11 +4,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from evensong.core.groups.events import SessionEvent
 from evensong.daemon.converter import Converter, close_leftovers, lock_trace
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.flight import Flight
+from evensong.daemon.listener import Listener
+from evensong.daemon.sessions import Sessions
 from evensong.daemon.settings import Settings
 from evensong.daemon.spool import Spool, Traced
+from evensong.daemon.telling import Telling
 from evensong.errors import CannotStart
 
 
@@ -19,6 +23,7 @@ class Memory:
     def __init__(self, settings: Settings, life: Life, say: Callable[[str], None]) -> None:
         self.flight: Final = Flight(life.incarnation, life.boot, clock())
         self.spool: Spool | None = None
+        self.telling: Telling | None = None
         self._converter: Converter | None = None
         self._state: Final = settings.state
         self._lock = -1  # of the directory of the trace
@@ -34,7 +39,30 @@ class Memory:
         traced = Traced(settings.cluster, *life, settings.trace, directory)
         self._converter = Converter(directory, settings.trace_keep, say)
         self.spool = Spool(traced, clock(), say)
+        self.telling = Telling(self.spool, clock)
         self.spool.closed = self._converter.want
+
+    def listeners(self) -> list[Listener]:
+        """Return who wants to hear what the ring does; the spool comes last and closes it all."""
+        heard: list[Listener] = [self.flight]
+        if self.spool is not None:
+            if self.telling is not None and self.spool.has_rows:
+                heard.append(self.telling)
+            heard.append(self.spool)
+        return heard
+
+    def watch_sessions(self, driver: Driver, sessions: Sessions) -> None:
+        """Note what sessions are told before they are told it, and when they end."""
+        telling, tell = self.telling, driver.tell
+        if telling is None:
+            return
+
+        def note_and_tell(events: list[SessionEvent]) -> None:
+            telling.tell(events)
+            tell(events)
+
+        driver.tell = note_and_tell
+        sessions.ended = telling.closed
 
     def attach(self, driver: Driver, refused: Callable[[], Mapping[str, int]]) -> None:
         """Let the driver see after what is due, and note what nobody is told of as it happens."""

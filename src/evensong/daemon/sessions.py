@@ -103,6 +103,7 @@ class Sessions:
         self._window: Final = min(WINDOW, queued_max)
         self.drops: Final[dict[str, int]] = {}  # clients that were hung up on, by reason
         self.refused_requests = 0
+        self.ended: Callable[[SessionId, str], None] = _ignore_end  # told who ends, and why
         self._gid: Final = gid_of(access.group)
         self._path: Final = state / CLIENT_SOCKET
         self._driver: Final = driver
@@ -494,7 +495,7 @@ class Sessions:
 
     def on_gone(self, connection: Connection) -> None:
         """Forget a client; its stream is closed."""
-        self._end_session(connection)
+        self._end_session(connection, "disconnect")
         self._connections.pop(connection, None)
         self._to_flush.pop(connection, None)
         self._passed_over.pop(connection, None)
@@ -511,14 +512,15 @@ class Sessions:
             user = "".join(letter for letter in connection.user if letter.isprintable())
             self._drop(f"{user or 'a client'} (process {connection.pid})", reason)
         connection.finish(why, text, clock(), request_id)
-        self._end_session(connection)
+        self._end_session(connection, reason or "asked")
         self._to_flush[connection] = None
 
-    def _end_session(self, connection: Connection) -> None:
+    def _end_session(self, connection: Connection, why: str) -> None:
         session, connection.session = connection.session, NO_SESSION
         if session != NO_SESSION:
             del self._by_session[session]
             self._groups.close_session(session)
+            self.ended(session, why)
             self._has_asked = True
 
     def _drop(self, who: str, reason: str) -> None:
@@ -566,6 +568,10 @@ class Sessions:
                 for session, one in here
             ],
         }
+
+
+def _ignore_end(_session: SessionId, _why: str) -> None:
+    """Do nothing: nobody keeps a trace."""
 
 
 def _nothing_to_tell(_event: Closed) -> None:

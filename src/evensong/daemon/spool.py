@@ -73,9 +73,12 @@ class Spool(Listener):
         self.lost = 0  # records that could not be written
         self.written = 0  # bytes
         self.closed: Callable[[], None] = _nothing  # called whenever a spool has been closed
+        self.flushing: Callable[[], None] = _nothing  # called before everything is written down
+        self.told: Mapping[int, int] = {}  # frames that sessions have been told, for the header
+        self.file_no = 0  # rises with every spool that is begun
         self._traced: Final = traced
         self._say: Final = say
-        self._has_rows: Final = traced.level == "events"
+        self.has_rows: Final = traced.level == "events"
         self._fold: Fold | None = Fold() if traced.level == "digests" else None
         self._pos = 0
         self._pseq = 0
@@ -112,7 +115,7 @@ class Spool(Listener):
 
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
-        if self._has_rows and not self._why_stopped:
+        if self.has_rows and not self._why_stopped:
             self._deliver(delivered, now)
         elif self._fold is not None:
             for message in delivered.messages():
@@ -145,7 +148,7 @@ class Spool(Listener):
                     if len(origins) >= ORIGINS_MAX:  # rows so far speak of this file's origins
                         self._put_deliveries(delivered, rows, now)
                         rows = []
-                        self._begin_anew()
+                        self.begin_anew()
                     origin = self._add_origin(key, now)
                 number = payload[ORIGIN_BYTES : UNIT.size]
                 rows.append(pack(origin, number, crc32(payload), offset, size, code))
@@ -168,7 +171,7 @@ class Spool(Listener):
 
     def send(self, sent: Sent, now: int) -> None:
         """Record the first broadcast of packets."""
-        if not self._has_rows:
+        if not self.has_rows:
             return
         if self._why_stopped:
             self.lost += len(sent.packets)
@@ -192,7 +195,7 @@ class Spool(Listener):
 
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Record a visit of the token; every one, where deliveries are recorded too."""
-        if not self._has_rows:
+        if not self.has_rows:
             return
         if self._sends:
             self._end_sends()
@@ -242,6 +245,20 @@ class Spool(Listener):
     def note_lag(self, late_us: int, now: int) -> None:
         """Record that this daemon was late."""
         self._event("lag", now, aux={"late_us": late_us})
+
+    # What sessions are told (telling.py)
+
+    def note(self, etype: str, now: int, cause: str, aux: Mapping[str, object]) -> None:
+        """Record an event about sessions or groups."""
+        self._event(etype, now, cause, aux)
+
+    def put(self, record: bytes, now: int) -> None:
+        """Append a record that does not depend on how much the ring has delivered."""
+        self._put(record, now)
+
+    def hurry(self, now: int) -> None:
+        """See that what waits elsewhere is flushed in time."""
+        self.deadline = min(self.deadline, now + FLUSH_US)
 
     def _event(
         self,
@@ -314,10 +331,11 @@ class Spool(Listener):
 
     def flush(self, now: int) -> None:
         """Write everything down that has happened."""
+        self.flushing()
         self._end_sends()
         self._write()
         if self._size >= SPOOL_BYTES and not self._why_stopped:
-            self._begin_anew()
+            self.begin_anew()
 
     def _write(self) -> None:
         if self._why_stopped:
@@ -358,6 +376,7 @@ class Spool(Listener):
             self._n_sends,
             len(self._conf_nos) - 1,
             self._is_transitional,
+            [[session, count] for session, count in sorted(self.told.items()) if count],
         )
         chunk = START + header.encode()
         self._file = os.open(self._path, flags, 0o600)
@@ -370,10 +389,12 @@ class Spool(Listener):
             self._path.unlink(missing_ok=True)
             raise
         self._serial += 1
+        self.file_no += 1
         self._size = len(chunk)
         self.written += len(chunk)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Close this spool and begin the next."""
         self._write()
         self._origins.clear()
         self._close()

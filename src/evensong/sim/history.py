@@ -2,6 +2,9 @@
 
 One `Life` per incarnation of a processor. Rows carry `pos`, the number of deliveries made before
 them in that life, so that deliveries, sends and events interleave exactly.
+
+What clients were told is beside that: `heard` and `said`, a row for each frame and session, and
+events of the kinds in `GROUP_ETYPES`; docs/trace.md says what is in them.
 """
 
 from typing import Final, NamedTuple, TypeAlias, final
@@ -10,6 +13,7 @@ from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisi
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.unit import UnitId, decode_unit, digest
 
+GROUP_ETYPES: Final = ("gview", "left", "open", "close", "dest")  # about sessions and groups
 CUT: Final = ("", "lost")  # how a life ends whose last rows may be missing
 LifeId: TypeAlias = tuple[ProcessorId, int]  # node, incarnation
 
@@ -50,8 +54,57 @@ class Delivery(NamedTuple):
     messages: int = 1
 
 
+class FrameId(NamedTuple):
+    """A frame's identity: who sent it, and the number of its first message."""
+
+    sender: ProcessorId
+    incarnation: int
+    session: int
+    first_no: int
+
+    def __str__(self) -> str:
+        return f"{self.sender}/{self.incarnation}.{self.session}:{self.first_no}"
+
+
+class GroupSend(NamedTuple):
+    """A frame of a session when the packet that ends it is first broadcast."""
+
+    session: int
+    first_no: int
+    ring_id: RingId
+    seq: int
+    conf_no: int
+    pos: int  # frames told to the session before: what it may have known
+    service: Service
+    dest_no: int  # its groups, by the `dest` events of the life; -1: nobody knows
+    size: int
+    digest: int
+    t_us: int
+    messages: int
+
+
+class GroupDelivery(NamedTuple):
+    """A frame told to a session; its `pos` is its index in the session's list.
+
+    `conf_no` is the configuration as the group layer had told the session by then.
+    """
+
+    frame_id: FrameId
+    ring_id: RingId
+    seq: int
+    sub: int  # of its first message, in the packet
+    conf_no: int
+    service: Service
+    reduced: bool
+    dest_no: int
+    size: int
+    digest: int
+    t_us: int
+    messages: int
+
+
 class Event(NamedTuple):
-    """Everything else: start, conf, state, token, fail, stop, fault_inject, quiesce."""
+    """Everything else: start, conf, state, token, fail, stop, fault_inject, quiesce, gview …"""
 
     pos: int
     t_us: int
@@ -66,7 +119,18 @@ class Event(NamedTuple):
 class Life:
     """One incarnation of a processor."""
 
-    __slots__ = ("confs", "deliveries", "ended", "events", "incarnation", "node", "sends")
+    __slots__ = (
+        "confs",
+        "deliveries",
+        "ended",
+        "events",
+        "has_groups",
+        "heard",
+        "incarnation",
+        "node",
+        "said",
+        "sends",
+    )
 
     def __init__(self, node: ProcessorId, incarnation: int) -> None:
         self.node: Final = node
@@ -75,6 +139,9 @@ class Life:
         self.sends: Final[list[Send]] = []
         self.deliveries: Final[list[Delivery]] = []
         self.events: Final[list[Event]] = []  # `pseq` is the index
+        self.heard: Final[dict[int, list[GroupDelivery]]] = {}  # by session
+        self.said: Final[list[GroupSend]] = []
+        self.has_groups = True  # False: of what sessions were told something is missing
         self.ended = ""  # "" (the recording stops), "fail", "stop", "quiesce" or "lost"
 
     @property
@@ -164,9 +231,11 @@ class Life:
         )
         self._event("token", now, aux=aux)
 
-    def note(self, etype: str, now: int, cause: str = "") -> None:
-        """Record a fault done to this processor."""
-        self._event(etype, now, cause=cause)
+    def note(
+        self, etype: str, now: int, cause: str = "", aux: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        """Record a fault done to this processor, or what its sessions were told."""
+        self._event(etype, now, cause=cause, aux=aux)
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """Close the life: `fail` (crash), `stop` (left in good order), `quiesce` (end of run).

@@ -16,6 +16,8 @@ from evensong.errors import SparkUnavailable
 from evensong.spark.trouble import sentence_of
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from pyspark import SparkContext
 
 TAIL_BYTES: Final = 1 << 16
@@ -76,6 +78,21 @@ def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkCont
         except (Py4JError, PySparkException) as error:
             told = sentence_of(error, LOG.tail(), wanted["spark.driver.memory"])
             raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
+
+
+def end() -> None:
+    """End the Java process and wait until it has; what it does at its end is then done."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process: Popen[bytes] = gateway.proc
+    gateway.shutdown()
+    assert process.stdin is not None
+    process.stdin.close()  # by which it learns that nobody needs it any more
+    process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _is_running() -> bool:

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from evensong.spark.matching import Matching
     from evensong.spark.reading import Trace
     from evensong.spark.soundness import Evidence, Segment
+    from evensong.spark.streams import Streams
 
 LIFE: Final = ("run_id", "node", "incarnation")
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """Compute a small table once and keep it here: Spark then knows how small it is."""
+    return rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema)
 
 
 class History:
@@ -43,7 +49,7 @@ class History:
     @cached_property
     def lives(self) -> DataFrame:
         """One row a life that has a trace: the columns of `lives.Life`."""
-        return lives_table(self.spark, self.known_lives).localCheckpoint()
+        return lives_table(self.spark, self.known_lives)
 
     @cached_property
     def events(self) -> DataFrame:
@@ -112,7 +118,7 @@ class History:
         life = Window.partitionBy(*LIFE).orderBy("pseq")
         com = Window.partitionBy(*LIFE, "regular_id")
         run = Window.partitionBy("run_id").orderBy("regular_seq", "regular_rep")
-        return (
+        return kept(
             self.quiet_events.where("etype = 'conf'")
             .select(
                 *LIFE,
@@ -141,7 +147,6 @@ class History:
             )
             .withColumn("com_start", F.min("start").over(com))
             .withColumn("rank", F.dense_rank().over(run))
-            .localCheckpoint()
         )
 
     # What digests and rows say of all this; computed when first asked for
@@ -159,6 +164,13 @@ class History:
         from evensong.spark.matching import Matching
 
         return Matching(self.evidence)
+
+    @cached_property
+    def streams(self) -> "Streams":
+        """What clients were told."""
+        from evensong.spark.streams import Streams
+
+        return Streams(self)
 
     @cached_property
     def segments(self) -> "list[Segment]":
@@ -179,7 +191,7 @@ class History:
         """The lives that have a trace, and those that must have been."""
         if not self.absent:
             return self.lives
-        return lives_table(self.spark, [*self.known_lives, *self.absent]).localCheckpoint()
+        return lives_table(self.spark, [*self.known_lives, *self.absent])
 
     @cached_property
     def row_findings(self) -> DataFrame:

@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
+from evensong.spark.tables import small_table
 from evensong.trace.assembly import ENDS
 from evensong.trace.spool import LEVELS
 
 SCHEMA: Final = (
     "run_id string, node bigint, incarnation bigint, level string, is_blank boolean, "
     "is_bare boolean, is_absent boolean, has_gap boolean, gap_pos bigint, gap_pseq bigint, "
-    "gap_sends bigint, ended string, is_cut boolean, n_events bigint"
+    "gap_sends bigint, ended string, is_cut boolean, n_events bigint, submitted bigint"
 )
 
 
@@ -39,6 +40,7 @@ class Life(NamedTuple):
     ended: str = ""  # "" (the recording stops), "fail", "stop", "quiesce" or "lost"
     is_cut: bool = True  # it may have gone on where its recording stops
     n_events: int = 0  # with an end that was inferred
+    submitted: int | None = None  # units that its client handed over, if its end tells
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
             F.max(F.when(F.col("etype") == "start", F.col("aux")["level"])).alias("level"),
             F.max_by(F.when(is_end, F.col("etype")), F.when(is_end, F.col("pseq"))).alias("end"),
             F.max(F.when(is_end, F.col("pseq"))).alias("end_pseq"),
+            F.max(F.when(is_end, F.col("aux")["submitted"]).cast("bigint")).alias("submitted"),
             F.min_by(F.when(is_gap, F.col("aux")), F.when(is_gap, F.col("pseq"))).alias("gap"),
         )
         .collect()
@@ -123,6 +126,7 @@ def _life(row: dict[str, object]) -> Life:
         is_bare=not is_headless,
         ended=str(row["end"] or ""),
         n_events=int(str(n_events)),
+        submitted=int(str(row["submitted"])) if row["submitted"] is not None else None,
     )
 
 
@@ -163,4 +167,4 @@ def _settled(lives: list[Life], last_ends: Mapping[tuple[str, int], str]) -> lis
 
 def lives_table(spark: SparkSession, lives: Iterable[Life]) -> DataFrame:
     """Return lives as a DataFrame."""
-    return spark.createDataFrame(list(lives), SCHEMA)
+    return small_table(spark, [tuple(life) for life in lives], SCHEMA)

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from evensong.spark import digests
 from evensong.spark.absent import SPOKEN
 from evensong.spark.digests import OF_DELIVERY, OF_SEND, SHIFT
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.soundness import COM, Evidence, Segment, merged
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -36,7 +37,7 @@ class Matching:
     def segments_table(self, segments: list[Segment]) -> DataFrame:
         """Return segments as a table, numbered."""
         rows = [(*segment, number) for number, segment in enumerate(segments)]
-        return self.history.spark.createDataFrame(rows, SEGMENTS)
+        return small_table(self.history.spark, rows, SEGMENTS)
 
     def spans_in(self, segments: list[Segment]) -> DataFrame:
         """Return which spans lie in which segment."""
@@ -79,7 +80,7 @@ class Matching:
         differing = delivered.join(sent, [*COM, "chunk"], "full").where(
             "sent is null or delivered is null or sent <> delivered"
         )
-        return self._not_in_doubt(differing).select(*COM, "chunk").localCheckpoint()
+        return kept(self._not_in_doubt(differing).select(*COM, "chunk"))
 
     def _not_in_doubt(self, rows: DataFrame) -> DataFrame:
         """Leave out what will be judged row by row anyway."""
@@ -111,12 +112,11 @@ class Matching:
             "run_id", F.col("due_node").alias("node"),
             F.col("due_incarnation").alias("incarnation"), "rank", "chunk",
         )  # fmt: skip
-        picks = (
+        picks = kept(
             wanted.union(theirs).union(due).distinct()
             .join(evidence.spans.select(*LIFE, "conf_no", "rank"), [*LIFE, "rank"])
             .join(reference.withColumn("is_reference", F.lit(True)), [*LIFE, "rank"], "left")
             .fillna(False, ["is_reference"])
-            .localCheckpoint()
         )  # fmt: skip
         if picks.isEmpty():
             return picks.selectExpr(

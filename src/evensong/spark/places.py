@@ -18,7 +18,7 @@ from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
 from evensong.trace.parquet import parts_in, runs_in
-from evensong.trace.schema import COLUMNS, TABLES, arrow, schema
+from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_places(
     for path in paths:
         try:
             if is_elsewhere(path):
-                found.places += _elsewhere(spark, path)
+                found.places.extend(_elsewhere(spark, path))
             else:
                 for directory in _directories(Path(_local(path))):
                     _look_at(directory, scratch, running_end, found)
@@ -158,6 +158,8 @@ def _look_at_file(path: Path, table: str) -> bool:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
     types = {field.name: field.type for field in written}
     for field in pa.schema(schema(table)):
+        if field.name not in types and field.name in LATER:
+            continue
         if field.name not in types:
             raise BadTrace(f"{path}: has no column {field.name}")
         if types[field.name] != field.type:
@@ -207,7 +209,7 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
         names = set(read.parquet(*place.folders).columns)
         for name, _, _ in COLUMNS[table]:
-            if name not in names:
+            if name not in names and name not in LATER:
                 raise BadTrace(f"{place.base}: {table} have no column {name}")
     return True  # nobody looked at how it is encoded: then the way that is always right
 

@@ -7,6 +7,8 @@ file keeps them in dictionaries, as old traces do, Spark can only take the slow 
 Pages carry checksums, and they are verified: a bit that has flipped ends the reading.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +34,7 @@ _TYPES: Final = {
     "list<string>": "array<string>",
     "map<string,string>": "map<string,string>",
 }
+_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _TOP: Final = "18446744073709551616"  # 2 to the 64th
 
 
@@ -52,7 +55,22 @@ def schema_of(table: str, *, wide: str = "bigint") -> str:
 
 def read_places(spark: "SparkSession", places: "Sequence[Place]") -> Trace:
     """Read what lies at some places, all of it as one trace."""
-    return Trace(*(_read(spark, places, table) for table in ("deliveries", "sends", "events")))
+    with _listing_here(spark):
+        return Trace(*(_read(spark, places, table) for table in ("deliveries", "sends", "events")))
+
+
+@contextmanager
+def _listing_here(spark: "SparkSession") -> Iterator[None]:
+    """List files in this process: a job of Spark for each few dozen of folders takes longer."""
+    before = spark.conf.get(_LISTING, None)
+    spark.conf.set(_LISTING, "100000")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LISTING)
+        else:
+            spark.conf.set(_LISTING, before)
 
 
 def _read(spark: "SparkSession", places: "Sequence[Place]", table: str) -> "DataFrame":

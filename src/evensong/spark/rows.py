@@ -6,7 +6,7 @@ counted anew, so that the others are empty. What the check says of it is exact.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from evensong.core.effects import Service
@@ -14,7 +14,7 @@ from evensong.core.ids import Configuration, RingId
 from evensong.core.unit import UnitId
 from evensong.sim import evs
 from evensong.sim.evs import Finding, Reading
-from evensong.sim.history import Delivery, Event, History, Life, Send
+from evensong.sim.history import Delivery, Event, History, Life, LifeId, Send
 from evensong.spark.absent import ring_id
 from evensong.spark.witness import story
 from evensong.trace.schema import SERVICE_BY_CODE
@@ -40,13 +40,15 @@ JUDGED: Final = (
     "TG",
     "FIFO",
 )
-AGAIN: Final = "again"  # not a property: how many deliveries were second ones
+AGAIN: Final = "again"  # no property: how many deliveries were second ones
+OWN: Final = "own"  # no property: how many of its own units a life delivered
 CONF, DELIVERY, SEND, LIFE = range(4)
 INPUT: Final = (
     "run_id string, segment int, kind int, node bigint, incarnation bigint, conf_no bigint, "
     "pos bigint, ring_seq bigint, ring_rep bigint, seq bigint, sender bigint, sender_inc bigint, "
     "origin_no bigint, service int, size bigint, digest bigint, t_us bigint, conf_id string, "
-    "prev_id string, is_transitional boolean, members array<bigint>, ended string"
+    "prev_id string, is_transitional boolean, members array<bigint>, ended string, "
+    "submitted bigint"
 )
 OUTPUT: Final = (
     "run_id string, segment int, property string, is_count boolean, n_checked bigint, "
@@ -64,7 +66,7 @@ def judge_segment(table: "pa.Table") -> "pa.Table":
     run_id, segment = columns["run_id"][0], columns["segment"][0]
     reading = Reading(_history(columns))
     findings = [evs.PROPERTIES[name](reading) for name in JUDGED]
-    findings += [sends_delivered(reading), _second_deliveries(reading)]
+    findings += [members_deliver(reading, _submitters(columns)), _second_deliveries(reading)]
     told: list[tuple[object, ...]] = []
     for finding in findings:
         about = (run_id, segment, finding.property_id)
@@ -73,6 +75,8 @@ def judge_segment(table: "pa.Table") -> "pa.Table":
             text = story(reading, violation) if number < STORIES_MAX else violation.text
             node = violation.nodes[0] if violation.nodes else None
             told.append((*about, False, 0, 0, node, None, _where(reading, violation), text))
+    for node, incarnation, count in own_units(reading):
+        told.append((run_id, segment, OWN, True, count, 0, node, incarnation, None, None))
     types = [
         pa.string(), pa.int32(), pa.string(), pa.bool_(), pa.int64(), pa.int64(), pa.int64(),
         pa.int64(), pa.string(), pa.string(),
@@ -92,27 +96,14 @@ def _where(reading: Reading, violation: evs.Violation) -> str | None:
     return None
 
 
-def sends_delivered(reading: Reading) -> Finding:
-    """LV-1: what a life that saw the end of the run sent, it delivered, and so did its members.
-
-    A trace knows of a submission when the unit is first sent. Members of the final configuration
-    owe what was sent in it.
-    """
+def members_deliver(reading: Reading, submitted: Collection[LifeId]) -> Finding:
+    """LV-1, as far as it is about a segment: members of a final configuration owe what was sent."""
     found = Finding("LV-1")
     ids = reading.units.ids
     for one in reading.lives:
-        if one.life.ended not in ("quiesce", ""):
-            continue
-        sent = [sending.unit for com in one.coms.values() for sending in com.sendings]
-        found.checked += len(sent)
-        missing = sorted(set(sent) - set(one.units))
-        if not one.life.ended:
-            found.unknown += len(missing)
-            continue
-        for unit in missing:
-            found.blame(f"{one.name} sent {ids[unit]} and never delivered it", (one.node,))
         final = one.last_conf_id
-        if final is None or final not in one.coms:
+        is_asked = one.life.ended == "quiesce" and (one.node, one.life.incarnation) in submitted
+        if not is_asked or final is None or final not in one.coms:
             continue
         owed = {sending.unit for sending in one.coms[final].sendings}
         for com in reading.coms.get(final, ()):
@@ -129,6 +120,16 @@ def sends_delivered(reading: Reading) -> Finding:
     return found
 
 
+def own_units(reading: Reading) -> Iterator[tuple[int, int, int]]:
+    """Yield for each life how many of its own units it delivered."""
+    for one in reading.lives:
+        own = (one.node, one.life.incarnation)
+        mine = {
+            ids.origin_no for ids in (reading.units.ids[u] for u in one.units) if ids[:2] == own
+        }
+        yield (*own, len(mine))
+
+
 def _second_deliveries(reading: Reading) -> Finding:
     """Count deliveries of a unit that the life had delivered before: orders leave them out."""
     found = Finding(AGAIN)
@@ -139,6 +140,12 @@ def _second_deliveries(reading: Reading) -> Finding:
 # From columns to a history
 
 Columns = dict[str, list]  # type: ignore[type-arg]  # columns of several types
+
+
+def _submitters(columns: Columns) -> set[LifeId]:
+    """Return the lives of which it is known how much their clients handed over."""
+    whose = zip(columns["node"], columns["incarnation"], columns["submitted"], strict=True)
+    return {(node, incarnation) for node, incarnation, count in whose if count}
 
 
 def _history(columns: Columns) -> History:
@@ -153,12 +160,15 @@ def _history(columns: Columns) -> History:
             life = Life(node, incarnation)
             life.ended = columns["ended"][rows[node, incarnation, LIFE][0]] or ""
             history.lives[node, incarnation] = life
-    for (node, incarnation), life in history.lives.items():
-        _fill(life, columns, lambda kind, who=(node, incarnation): rows.get((*who, kind), []))
+    for life in history.lives.values():
+        _fill(life, columns, rows)
     return history
 
 
-def _fill(life: Life, columns: Columns, rows_of: Callable[[int], list[int]]) -> None:
+def _fill(life: Life, columns: Columns, rows: dict[tuple[int, int, int], list[int]]) -> None:
+    def rows_of(kind: int) -> list[int]:
+        return rows.get((life.node, life.incarnation, kind), [])
+
     pos, conf_no = columns["pos"], columns["conf_no"]
     delivered = sorted(rows_of(DELIVERY), key=pos.__getitem__)
     places = [pos[at] for at in delivered]

@@ -7,8 +7,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evensong.spark import rows
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.lives import lives_table
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -25,9 +26,9 @@ def judge_rows(history: "History") -> DataFrame:
     """Judge every segment row by row; return counts and violations, as `rows.OUTPUT` has them."""
     segments = history.segments
     if not segments:
-        return history.spark.createDataFrame([], rows.OUTPUT)
+        return small_table(history.spark, [], rows.OUTPUT)
     found = rows_of_segments(history).groupBy("run_id", "segment")
-    return found.applyInArrow(rows.judge_segment, rows.OUTPUT).localCheckpoint()
+    return kept(found.applyInArrow(rows.judge_segment, rows.OUTPUT))
 
 
 def rows_of_segments(history: "History") -> DataFrame:
@@ -50,7 +51,7 @@ def rows_of_segments(history: "History") -> DataFrame:
     lives = (
         lives_table(history.spark, [*history.known_lives, *history.absent])
         .join(runs, "run_id")
-        .select("run_id", "segment", "node", "incarnation", "ended")
+        .select("run_id", "segment", "node", "incarnation", "ended", "submitted")
     )
     parts = [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
     for kind, all_rows, more in (

@@ -67,6 +67,7 @@ def sends_by_com(placed: DataFrame) -> DataFrame:
         F.min(F.expr("if(is_bad, ring_seq, null)")).alias("bad_ring_min"),
         F.max(F.expr("if(is_bad, ring_seq, null)")).alias("bad_ring_max"),
         F.count_if("is_backwards").alias("n_backwards"),
+        F.min("seq").alias("seq_min"),
         F.max("seq").alias("seq_max"),
         F.max("origin_no").alias("origin_max"),
         F.min(F.expr("if(coalesce(has_cause, false), null, seq)")).alias("causeless_seq"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkFailed, SparkUnavailable
 from evensong.spark import executors, gateway
+from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
 from evensong.spark.settings import is_on_loopback, local_cores, settings
 from evensong.spark.trouble import is_of_spark, sentence_of
@@ -42,13 +43,17 @@ def open_session(
         return running
     given = dict(conf or {})
     chosen = master or given.get("spark.master") or DEFAULT_MASTER
+    java = find_java()
+    archive = archive_of(java)
+    more = options_with(java, archive) if quick and archive.is_file() else ()
     variables = {
-        "JAVA_HOME": str(find_java().home),
+        "JAVA_HOME": str(java.home),
         "PYSPARK_PYTHON": executors.python(chosen, given),
     }
     if is_on_loopback(chosen):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
-    context = gateway.start(settings(app, chosen, quick=quick, given=given), variables)
+    wanted = settings(app, chosen, quick=quick, given=given, java=more)
+    context = gateway.start(wanted, variables)
     if local_cores(chosen) is None:
         executors.give_package(context)
     return _session_class()(context)

@@ -5,14 +5,14 @@ Whatever a user sets by `--conf` or in code comes last and wins.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK: Final = ("127.0.0.1", "localhost")
 MEMORY_LEAST_MIB: Final = 1024
 MEMORY_MOST_MIB: Final = 8192  # an audit of 80 million deliveries is content with it
 PARTITIONS_PER_CORE: Final = 4  # small enough to fit in memory, large enough to keep tasks few
@@ -54,15 +54,13 @@ def driver_memory(total_mib: int) -> str:
     return f"{max(MEMORY_LEAST_MIB, min(total_mib // 2, MEMORY_MOST_MIB))}m"
 
 
-def java_options(*, quick: bool, archive: Path | None = None) -> str:
+def java_options(*, quick: bool, more: Sequence[str] = ()) -> str:
     """Return what Java is started with: quiet logs, and what makes it quick."""
-    options = [f"-Dlog4j2.configurationFile={log_configuration().as_uri()}"]
+    # Java's own remarks are about archives that do not fit; what it dies of it tells anyway.
+    options = [f"-Dlog4j2.configurationFile={log_configuration().as_uri()}", "-Xlog:disable"]
     if quick:
         options.extend(QUICK)
-    if archive is not None:
-        options.append(f"-XX:SharedArchiveFile={archive}")
-        options.append("-Xlog:cds=off")  # an archive that no longer fits is not worth a word
-    return " ".join(f'"{option}"' if " " in option else option for option in options)
+    return " ".join(f'"{option}"' if " " in option else option for option in [*options, *more])
 
 
 def log_configuration() -> Path:
@@ -71,9 +69,9 @@ def log_configuration() -> Path:
 
 
 def settings(
-    app: str, master: str, *, quick: bool, given: Mapping[str, str], archive: Path | None = None
+    app: str, master: str, *, quick: bool, given: Mapping[str, str], java: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return every setting of a session."""
+    """Return every setting of a session; `java` is what Java gets besides the usual options."""
     ours = {
         "spark.app.name": app,
         "spark.master": master,
@@ -82,7 +80,7 @@ def settings(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": driver_memory(memory_mib()),
-        "spark.driver.defaultJavaOptions": java_options(quick=quick, archive=archive),
+        "spark.driver.defaultJavaOptions": java_options(quick=quick, more=java),
     }
     cores = local_cores(master)
     if cores is not None:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.spark import digests
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.sendings import placed_sends, sends_by_com
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Evidence:
     @cached_property
     def totals(self) -> DataFrame:
         """How much each life delivered."""
-        return digests.totals_of(self.chunks).localCheckpoint()
+        return kept(digests.totals_of(self.chunks))
 
     @cached_property
     def spans(self) -> DataFrame:
         """Spans with the digest of what was delivered in them."""
-        return digests.spans_of(self.history, self.chunks, self.totals).localCheckpoint()
+        return kept(digests.spans_of(self.history, self.chunks, self.totals))
 
     @cached_property
     def com_chunks(self) -> DataFrame:
@@ -72,7 +72,7 @@ class Evidence:
     def coms(self) -> DataFrame:
         """com(c) at every life."""
         found = digests.coms_of(self.spans, self.com_chunks, self.history.lives)
-        return found.localCheckpoint()
+        return kept(found)
 
     @cached_property
     def ranks(self) -> DataFrame:
@@ -87,7 +87,7 @@ class Evidence:
     @cached_property
     def sent(self) -> DataFrame:
         """What was sent, per life and configuration."""
-        return sends_by_com(self.placed).localCheckpoint()
+        return kept(sends_by_com(self.placed))
 
     # Doubts: (run_id, lo, hi), null for the whole run
 
@@ -202,22 +202,31 @@ class Evidence:
         apart = self.differing.where("chunk < chunk_max or due_node is null")
         return apart.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
 
-    def _unsafe(self) -> DataFrame:
-        """EVS7.1: configurations with a safe delivery that some member may lack, without excuse."""
+    @cached_property
+    def lacking_safe(self) -> DataFrame:
+        """EVS7.1: members that may lack a safe delivery of a configuration, without excuse.
+
+        Of one that is cut the recording stops there; from `end_seq` on nothing is known of it.
+        """
         safe = (
             self.spans.where("n_safe > 0")
-            .groupBy(*COM, "members")
+            .groupBy(*COM, "conf_id", "members")
             .agg(F.max("safe_max").alias("safe_max"))
-            .select(*COM, "safe_max", F.explode("members").alias("node"))
+            .select(*COM, "conf_id", "safe_max", F.explode("members").alias("node"))
         )
         has = self.coms.groupBy(*COM, "node").agg(
             F.max("end_seq").alias("end_seq"),
             F.max(F.expr("coalesce(ended in ('fail', 'stop'), false)")).alias("is_excused"),
+            F.max(F.expr("coalesce(ended in ('', 'lost'), false)")).alias("is_cut"),
         )
         lacking = safe.join(has, [*COM, "node"], "left").where(
             "not coalesce(is_excused, false) and not coalesce(safe_max < end_seq, false)"
         )
-        return _one(lacking)
+        return kept(lacking.select(*COM, "conf_id", "node", "end_seq", "is_cut"))
+
+    def _unsafe(self) -> DataFrame:
+        """EVS7.1: configurations with a safe delivery that some member seems to lack."""
+        return _one(self.lacking_safe.where("not coalesce(is_cut, false)"))
 
     def _bad_sends(self) -> DataFrame:
         """Configurations with a send that breaks the order of sending."""
@@ -227,7 +236,11 @@ class Evidence:
             F.least("rank", "bad_min").alias("lo"),
             F.greatest("rank", "bad_max").alias("hi"),
         )
-        return order.union(self._reaching(bad, "bad_ring_min", "bad_ring_max"))
+        # What comes before everything that anybody delivered may be what the rest depends on.
+        first = self.coms.groupBy(*COM).agg(F.min("skew").alias("skew"))
+        before_all = self.sent.join(first, list(COM)).where("seq_min < skew")
+        named = self._reaching(bad, "bad_ring_min", "bad_ring_max")
+        return order.union(named).union(_one(before_all))
 
     def _owed(self) -> DataFrame:
         """EVS3, TR3, LV-1: configurations in which somebody may owe what was sent."""
@@ -236,7 +249,7 @@ class Evidence:
         # Who stays in a configuration to the end of the run owes what anybody sent in it.
         last = self.sent.groupBy(*COM).agg(F.max("seq_max").alias("seq_max"))
         final = self.coms.where("life_ended in ('quiesce', '') and is_last").select(*COM).distinct()
-        alive = self.coms.where("life_ended in ('quiesce', '')").join(final, list(COM))
+        alive = self.coms.where("life_ended = 'quiesce'").join(final, list(COM))
         late = alive.join(last, list(COM)).where("not coalesce(seq_max < end_seq, false)")
         return _one(own).union(_one(late))
 

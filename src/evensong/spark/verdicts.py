@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Property
+from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Finding, Property
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -62,29 +63,44 @@ def judge(history: "History", one: Property, runs: list[str], bare: set[str]) ->
     """Judge every run by one property."""
     started = time.perf_counter()
     finding = one.judge(history)
-    checked = {
-        row["run_id"]: (row["n_checked"], row["n_unknown"]) for row in finding.checked.collect()
-    }
-    samples = F.slice(F.array_sort(F.collect_list("text")), 1, SAMPLES_MAX).alias("samples")
-    broken = {
-        row["run_id"]: (row["n"], row["samples"])
-        for row in finding.violations.groupBy("run_id")
-        .agg(F.count("*").alias("n"), samples)
-        .collect()
-    }
+    rows = {row["run_id"]: row for row in _by_run(finding).collect()}
     took_ms = round((time.perf_counter() - started) * 1000)
     verdicts = []
     for run_id in runs:
         if run_id in bare and one.id not in OF_CONFIGURATIONS:
             verdicts.append(Verdict(run_id, one.id, INCONCLUSIVE, 0, 0, 0, [], took_ms))
             continue
-        n_checked, n_unknown = checked.get(run_id, (0, 0))
-        n_violations, stories = broken.get(run_id, (0, []))
+        row = rows.get(run_id)
+        n_checked = int(row["n_checked"]) if row else 0
+        n_unknown = int(row["n_unknown"]) if row else 0
+        n_violations = int(row["n_violations"]) if row else 0
         status = status_of(n_checked, n_unknown, n_violations)
+        samples = list(row["samples"]) if row else []
         verdicts.append(
-            Verdict(run_id, one.id, status, n_checked, n_unknown, n_violations, stories, took_ms)
+            Verdict(run_id, one.id, status, n_checked, n_unknown, n_violations, samples, took_ms)
         )
     return verdicts
+
+
+def _by_run(finding: Finding) -> DataFrame:
+    """Return counts and samples of a finding by run, in one query."""
+    counts = finding.checked.selectExpr(
+        "run_id", "n_checked", "n_unknown", "0L as n_violations", "cast(null as string) as text"
+    )
+    broken = finding.violations.selectExpr(
+        "run_id", "0L as n_checked", "0L as n_unknown", "1L as n_violations", "text"
+    )
+    stories = F.slice(F.array_sort(F.collect_list("text")), 1, SAMPLES_MAX)
+    return (
+        counts.union(broken)
+        .groupBy("run_id")
+        .agg(
+            F.sum("n_checked").alias("n_checked"),
+            F.sum("n_unknown").alias("n_unknown"),
+            F.sum("n_violations").alias("n_violations"),
+            stories.alias("samples"),
+        )
+    )
 
 
 def status_of(n_checked: int, n_unknown: int, n_violations: int) -> str:
@@ -123,4 +139,4 @@ def over_all_runs(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 def verdict_table(history: "History", verdicts: Iterable[Verdict]) -> DataFrame:
     """Return verdicts as a DataFrame: one row a run and property."""
-    return history.spark.createDataFrame([tuple(one) for one in verdicts], SCHEMA)
+    return small_table(history.spark, [tuple(one) for one in verdicts], SCHEMA)

@@ -11,7 +11,16 @@ from typing import Final, NamedTuple, final
 
 from evensong.core.ids import Configuration, ProcessorId
 from evensong.errors import BadTrace
-from evensong.sim.history import Delivery, Event, Life, Send
+from evensong.sim.history import (
+    GROUP_ETYPES,
+    Delivery,
+    Event,
+    GroupDelivery,
+    GroupSend,
+    Life,
+    Send,
+)
+from evensong.trace.groups import check_event
 from evensong.trace.spool import LEVELS
 
 ENDS: Final = ("fail", "stop", "quiesce", "lost")
@@ -25,6 +34,7 @@ ETYPES: Final = (
     "lag",
     "digest",
     "gap",
+    *GROUP_ETYPES,
     *ENDS,
 )
 
@@ -103,6 +113,8 @@ class Assembly:
             raise BadTrace(
                 f"{path}: a conf with conf_no {event.conf_no} where {len(life.confs) - 1} is due"
             )
+        if event.etype in GROUP_ETYPES:
+            _check_group_event(path, event)
         if event.etype == "start":
             one.level = dict(event.aux).get("level", one.level)
         life.events.append(event)
@@ -140,6 +152,32 @@ class Assembly:
         _check_conf_no(path, send.conf_no, life.confs)
         life.sends.append(send)
 
+    def add_heard(
+        self, path: Path, incarnation: int, session: int, pos: int, row: GroupDelivery
+    ) -> None:
+        """Add a row of `deliveries` that is about a session."""
+        one = self._life(path, incarnation)
+        if not one.has_beginning or one.gap is not None:
+            one.left_out += 1
+            return
+        rows = one.life.heard.setdefault(session, [])
+        if pos != len(rows):
+            raise BadTrace(
+                f"{path}: pos {pos} of session {session} of incarnation {incarnation} "
+                f"where {len(rows)} is due"
+            )
+        _check_conf_no(path, row.conf_no, one.life.confs)
+        rows.append(row)
+
+    def add_said(self, path: Path, incarnation: int, row: GroupSend) -> None:
+        """Add a row of `sends` that is about a session."""
+        one = self._life(path, incarnation)
+        if not one.has_beginning or one.gap is not None:
+            one.left_out += 1
+            return
+        _check_conf_no(path, row.conf_no, one.life.confs)
+        one.life.said.append(row)
+
     def _life(self, path: Path, incarnation: int) -> TracedLife:
         if incarnation not in self.lives:
             raise BadTrace(f"{path}: incarnation {incarnation} has no events")
@@ -153,9 +191,17 @@ class Assembly:
         for one in lives:
             if one.gap is not None:
                 _cut(one.life, one.gap)
+                one.life.has_groups = False
             if one.level == LEVELS[-1]:
                 _check_positions(one.life, folder)
         return lives
+
+
+def _check_group_event(path: Path, event: Event) -> None:
+    try:
+        check_event(event.etype, dict(event.aux))
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadTrace(f"{path}: a {event.etype} that makes no sense: {error}") from error
 
 
 def _note_gap(path: Path, one: TracedLife, event: Event) -> None:

@@ -1,16 +1,26 @@
 """Rows laid out as the columns of the trace's tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from evensong.core.ids import Configuration
 from evensong.errors import BadTrace
-from evensong.sim.history import Delivery, Event, Send
+from evensong.sim.history import (
+    GROUP_ETYPES,
+    Delivery,
+    Event,
+    GroupDelivery,
+    GroupSend,
+    Life,
+    Send,
+)
+from evensong.trace.groups import member_of
 from evensong.trace.schema import CODE_BY_SERVICE, COLUMNS, arrow, schema
 
 Column: TypeAlias = list[object]
 Columns: TypeAlias = dict[str, Column]
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 def part_name(table: str, part: int) -> str:
@@ -24,13 +34,15 @@ class Part(NamedTuple):
     deliveries: Sequence[tuple[int, int, Delivery]]  # with incarnation and `pos`
     sends: Sequence[tuple[int, Send]]  # with incarnation
     events: Sequence[tuple[int, int, Event]]  # with incarnation and `pseq`
+    heard: Sequence[tuple[int, int, int, GroupDelivery]] = ()  # incarnation, session, `pos`
+    said: Sequence[tuple[int, GroupSend]] = ()  # with incarnation
 
     def write(self, folder: Path, number: int, shown: Path) -> None:
         """Write the three files; an error names them as `shown`, where they are to be."""
         pa, parquet = arrow(), arrow("pyarrow.parquet")
         for table, columns in (
-            ("deliveries", delivery_columns(self.deliveries)),
-            ("sends", send_columns(self.sends)),
+            ("deliveries", both(delivery_columns(self.deliveries), heard_columns(self.heard))),
+            ("sends", both(send_columns(self.sends), said_columns(self.said))),
             ("events", event_columns(self.events)),
         ):
             file = part_name(table, number)
@@ -68,6 +80,20 @@ def _leaves(name: str, kind: str) -> list[str]:
     return [name]
 
 
+def both(first: Columns, second: Columns) -> Columns:
+    """Return the rows of two layouts of one table, one behind the other."""
+    return {name: [*column, *second[name]] for name, column in first.items()}
+
+
+def heard_of(life: Life) -> list[tuple[int, int, int, GroupDelivery]]:
+    """Return what the sessions of a life were told, numbered, one session after the other."""
+    return [
+        (life.incarnation, session, pos, row)
+        for session in sorted(life.heard)
+        for pos, row in enumerate(life.heard[session])
+    ]
+
+
 def in_order(table: str, columns: Columns) -> Columns:
     """Return every column of the table; those this protocol does not fill are null."""
     n_rows = len(columns["incarnation"])
@@ -97,6 +123,34 @@ def delivery_columns(rows: Sequence[tuple[int, int, Delivery]]) -> Columns:
         "digest": [d.digest for _, _, d in rows],
         "size": [d.size for _, _, d in rows],
         "t_us": [d.t_us for _, _, d in rows],
+        "dest_no": [None] * len(rows),
+    }
+
+
+def heard_columns(rows: Sequence[tuple[int, int, int, GroupDelivery]]) -> Columns:
+    """Lay out what sessions were told; each comes with its incarnation, session and `pos`."""
+    return {
+        "incarnation": [incarnation for incarnation, _, _, _ in rows],
+        "session": [session for _, session, _, _ in rows],
+        "pos": [pos for _, _, pos, _ in rows],
+        "count": [d.messages for _, _, _, d in rows],
+        "ring_seq": [d.ring_id.seq for _, _, _, d in rows],
+        "ring_rep": [d.ring_id.rep for _, _, _, d in rows],
+        "seq": [d.seq for _, _, _, d in rows],
+        "sub": [d.sub for _, _, _, d in rows],
+        "conf_no": [_or_null(d.conf_no) for _, _, _, d in rows],
+        "sender": [d.frame_id.sender for _, _, _, d in rows],
+        "sender_inc": [d.frame_id.incarnation for _, _, _, d in rows],
+        "sender_session": [d.frame_id.session for _, _, _, d in rows],
+        "origin_no": [d.frame_id.first_no for _, _, _, d in rows],
+        "service": [CODE_BY_SERVICE[d.service] for _, _, _, d in rows],
+        "reduced": [d.reduced for _, _, _, d in rows],
+        "stable_seq": [0] * len(rows),
+        "after_gap": [False] * len(rows),
+        "digest": [d.digest for _, _, _, d in rows],
+        "size": [d.size for _, _, _, d in rows],
+        "t_us": [d.t_us for _, _, _, d in rows],
+        "dest_no": [_or_null(d.dest_no) for _, _, _, d in rows],
     }
 
 
@@ -116,12 +170,34 @@ def send_columns(rows: Sequence[tuple[int, Send]]) -> Columns:
         "size": [send.size for _, send in rows],
         "digest": [send.digest for _, send in rows],
         "t_us": [send.t_us for _, send in rows],
+        "dest_no": [None] * len(rows),
+    }
+
+
+def said_columns(rows: Sequence[tuple[int, GroupSend]]) -> Columns:
+    """Lay out what sessions sent; each comes with its incarnation."""
+    return {
+        "incarnation": [incarnation for incarnation, _ in rows],
+        "session": [said.session for _, said in rows],
+        "origin_no": [said.first_no for _, said in rows],
+        "count": [said.messages for _, said in rows],
+        "ring_seq": [said.ring_id.seq for _, said in rows],
+        "ring_rep": [said.ring_id.rep for _, said in rows],
+        "seq": [said.seq for _, said in rows],
+        "conf_no": [_or_null(said.conf_no) for _, said in rows],
+        "pos": [said.pos for _, said in rows],
+        "service": [CODE_BY_SERVICE[said.service] for _, said in rows],
+        "size": [said.size for _, said in rows],
+        "digest": [said.digest for _, said in rows],
+        "t_us": [said.t_us for _, said in rows],
+        "dest_no": [_or_null(said.dest_no) for _, said in rows],
     }
 
 
 def event_columns(rows: Sequence[tuple[int, int, Event]]) -> Columns:
     """Lay events out; each comes with its incarnation and `pseq`."""
     confs = [event.conf for _, _, event in rows]
+    told = [dict(e.aux) if e.etype in GROUP_ETYPES else NOTHING for _, _, e in rows]
     return {
         "incarnation": [incarnation for incarnation, _, _ in rows],
         "pseq": [pseq for _, pseq, _ in rows],
@@ -129,10 +205,21 @@ def event_columns(rows: Sequence[tuple[int, int, Event]]) -> Columns:
         "t_us": [event.t_us for _, _, event in rows],
         "etype": [event.etype for _, _, event in rows],
         "conf_no": [_or_null(event.conf_no) for _, _, event in rows],
-        "conf_id": [str(conf.conf_id) if conf else None for conf in confs],
-        "conf_kind": [_kind(conf) if conf else None for conf in confs],
+        "conf_id": [
+            str(conf.conf_id) if conf else aux.get("view")
+            for conf, aux in zip(confs, told, strict=True)
+        ],
+        "conf_kind": [
+            _kind(conf) if conf else "view" if "view" in aux else None
+            for conf, aux in zip(confs, told, strict=True)
+        ],
         "prev_conf_id": [str(conf.prev_id) if conf else None for conf in confs],
-        "members": [list(conf.members) if conf else None for conf in confs],
+        "members": [
+            list(conf.members) if conf else _nodes(aux)
+            for conf, aux in zip(confs, told, strict=True)
+        ],
+        "group": [aux.get("group") for aux in told],
+        "sender_session": [int(aux["session"]) if "session" in aux else None for aux in told],
         "cause": [event.cause for _, _, event in rows],
         "aux": [list(event.aux) for _, _, event in rows],
     }
@@ -140,6 +227,13 @@ def event_columns(rows: Sequence[tuple[int, int, Event]]) -> Columns:
 
 def _or_null(conf_no: int) -> int | None:
     return conf_no if conf_no >= 0 else None
+
+
+def _nodes(aux: Mapping[str, str]) -> list[int] | None:
+    """Return where the members of a view are, in their order; None if this is about no view."""
+    if "members" not in aux:
+        return None
+    return [member_of(text)[0] for text in aux["members"].split()]
 
 
 def _kind(conf: Configuration) -> str:

@@ -49,6 +49,8 @@ def write_part(fragment: Fragment, folder: Path, number: int) -> None:
         [(header.incarnation, pos, d) for pos, d in enumerate(fragment.deliveries, header.pos)],
         [(header.incarnation, send) for send in fragment.sends],
         [(header.incarnation, pseq, event) for pseq, event in fragment.events],
+        sorted((header.incarnation, *row) for row in fragment.sessions.heard),
+        [(header.incarnation, said) for said in fragment.sessions.said],
     )
     with TemporaryDirectory(prefix=PARTIAL, dir=folder) as made:
         part.write(Path(made), number, folder)

@@ -175,9 +175,13 @@ def add_fragment(assembly: Assembly, fragment: Fragment, table: str) -> None:
     elif table == "deliveries":
         for pos, delivery in enumerate(fragment.deliveries, header.pos):
             assembly.add_delivery(path, incarnation, pos, delivery)
+        for session, pos, heard in fragment.sessions.heard:
+            assembly.add_heard(path, incarnation, session, pos, heard)
     else:
         for send in fragment.sends:
             assembly.add_send(path, incarnation, send)
+        for said in fragment.sessions.said:
+            assembly.add_said(path, incarnation, said)
 
 
 def settle(lives: Iterable[TracedLife], last: str) -> None:

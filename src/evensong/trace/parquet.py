@@ -18,12 +18,22 @@ from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.unit import UnitId
 from evensong.errors import BadTrace
-from evensong.sim.history import Delivery, Event, History, Life, Send
+from evensong.sim.history import (
+    Delivery,
+    Event,
+    FrameId,
+    GroupDelivery,
+    GroupSend,
+    History,
+    Life,
+    Send,
+)
 from evensong.sim.whole import whole
 from evensong.trace.assembly import Assembly, TracedLife
-from evensong.trace.columns import Columns, Part, part_name
+from evensong.trace.columns import Columns, Part, heard_of, part_name
 from evensong.trace.schema import (
     COLUMNS,
+    LATER,
     RUN,
     SERVICE_BY_CODE,
     SERVICES,
@@ -76,6 +86,8 @@ def _write_lives(history: History, partial: Path, run: Path) -> None:
             [(life.incarnation, pos, d) for life in lives for pos, d in enumerate(life.deliveries)],
             [(life.incarnation, send) for life in lives for send in life.sends],
             [(life.incarnation, pseq, e) for life in lives for pseq, e in enumerate(life.events)],
+            [row for life in lives for row in heard_of(life)],
+            [(life.incarnation, said) for life in lives for said in life.said],
         )
         part.write(partial / f"node={node}", 0, run / f"node={node}")
 
@@ -174,12 +186,20 @@ def add_part(assembly: Assembly, path: Path, table: str) -> None:
         if table == "events":
             assembly.add_event(path, incarnation, row.whole("pseq"), _event(path, row))
         elif row.whole("session"):
-            continue  # what a client saw; the ring's history is about the node itself
+            _add_session_row(assembly, path, table, row)
         elif table == "deliveries":
             row.check_ring_level(path, {"sub": 0, "sender_session": 0})
             assembly.add_delivery(path, incarnation, row.whole("pos"), _delivery(path, row))
         else:
             assembly.add_send(path, incarnation, _send(assembly.node, path, row))
+
+
+def _add_session_row(assembly: Assembly, path: Path, table: str, row: "_Row") -> None:
+    incarnation, session = row.whole("incarnation"), row.whole("session")
+    if table == "deliveries":
+        assembly.add_heard(path, incarnation, session, row.whole("pos"), _heard(path, row))
+    else:
+        assembly.add_said(path, incarnation, _said(path, row))
 
 
 class _Row:
@@ -213,7 +233,11 @@ class _Row:
 
     def conf_no(self) -> int:
         """Return the configuration's number, -1 for none."""
-        value = self._columns["conf_no"][self._number]
+        return self.number_or_none("conf_no")
+
+    def number_or_none(self, column: str) -> int:
+        """Return a number that may be null, -1 for that."""
+        value = self._columns[column][self._number]
         return value if isinstance(value, int) else -1
 
     def check_ring_level(self, path: Path, columns: Mapping[str, int]) -> None:
@@ -236,8 +260,12 @@ def _rows(path: Path, table: str) -> Iterable[_Row]:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
     _check_schema(pa, path, table, rows)
+    absent: list[object] = [None] * rows.num_rows
     try:
-        columns: Columns = {name: rows.column(name).to_pylist() for name, _, _ in COLUMNS[table]}
+        columns: Columns = {
+            name: rows.column(name).to_pylist() if name in rows.column_names else absent
+            for name, _, _ in COLUMNS[table]
+        }
     except ValueError as error:
         raise BadTrace(f"{path}: cannot be read: {error}") from error
     return (_Row(columns, number) for number in range(rows.num_rows))
@@ -248,6 +276,8 @@ def _check_schema(pa: ModuleType, path: Path, table: str, rows: object) -> None:
     written = {field.name: field for field in rows.schema}
     expected = {field.name: field for field in pa.schema(schema(table))}
     for name, field in expected.items():
+        if name not in written and name in LATER:
+            continue
         if name not in written:
             raise BadTrace(f"{path}: has no column {name}")
         if written[name].type != field.type:
@@ -334,6 +364,45 @@ def _send(node: ProcessorId, path: Path, row: _Row) -> Send:
         row.conf_no(),
         row.whole("pos"),
         _service(path, row.whole("service")),
+        row.whole("size"),
+        row.whole("digest"),
+        row.whole("t_us"),
+        row.whole("count"),
+    )
+
+
+def _heard(path: Path, row: _Row) -> GroupDelivery:
+    return GroupDelivery(
+        FrameId(
+            row.whole("sender"),
+            row.whole("sender_inc"),
+            row.whole("sender_session"),
+            row.whole("origin_no"),
+        ),
+        row.ring_id(),
+        row.whole("seq"),
+        row.whole("sub"),
+        row.conf_no(),
+        _service(path, row.whole("service")),
+        row.truth("reduced"),
+        row.number_or_none("dest_no"),
+        row.whole("size"),
+        row.whole("digest"),
+        row.whole("t_us"),
+        row.whole("count"),
+    )
+
+
+def _said(path: Path, row: _Row) -> GroupSend:
+    return GroupSend(
+        row.whole("session"),
+        row.whole("origin_no"),
+        row.ring_id(),
+        row.whole("seq"),
+        row.conf_no(),
+        row.whole("pos"),
+        _service(path, row.whole("service")),
+        row.number_or_none("dest_no"),
         row.whole("size"),
         row.whole("digest"),
         row.whole("t_us"),

@@ -62,6 +62,7 @@ DELIVERIES: Final = (
     ("digest", "uint64", False),
     ("size", "uint32", False),
     ("t_us", "int64", False),
+    ("dest_no", "uint32", True),  # of a session's row: which groups, by the `dest` events
 )
 SENDS: Final = (
     ("incarnation", "uint64", False),
@@ -77,6 +78,7 @@ SENDS: Final = (
     ("size", "uint32", False),
     ("digest", "uint64", False),
     ("t_us", "int64", False),
+    ("dest_no", "uint32", True),
 )
 EVENTS: Final = (
     ("incarnation", "uint64", False),
@@ -104,6 +106,7 @@ EVENTS: Final = (
     ("cause", "string", True),
     ("aux", "map<string,string>", True),
 )
+LATER: Final = ("dest_no",)  # columns that the first traces do not have
 COLUMNS: Final = {"deliveries": DELIVERIES, "sends": SENDS, "events": EVENTS}
 
 METADATA: Final = {"evensong.trace": "1", "evensong.services": ",".join(SERVICES)}

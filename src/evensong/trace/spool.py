@@ -12,7 +12,7 @@ begins, so that each can be read without those before it.
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -20,10 +20,13 @@ from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, Configuration, Proc
 from evensong.core.unit import UnitId
 from evensong.errors import BadTrace
 from evensong.sim.history import Delivery, Event, Send
+from evensong.trace import session_rows
 from evensong.trace.schema import RUN, SERVICE_BY_CODE
+from evensong.trace.session_rows import SessionRows
 
 MAGIC: Final = b"EVSPOOL"
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, VERSION)  # the first says nothing of sessions
 START: Final = MAGIC + bytes([VERSION])
 UNREADABLE: Final = (
     ValueError,
@@ -48,6 +51,7 @@ ORIGIN: Final = 3
 DELIVERIES: Final = 4
 SENDS: Final = 5
 TOKEN: Final = 6
+# and those of session_rows.py
 
 # sender:u32 incarnation:u64; numbered from 0 in each file
 ORIGIN_BODY: Final = struct.Struct("!IQ")
@@ -81,6 +85,7 @@ class Header(NamedTuple):
     sends: int  # sends of this life before it
     conf_no: int  # the configuration it begins in, -1 for none
     is_transitional: bool  # whether that one is transitional
+    told: Sequence[Sequence[int]] = ()  # sessions, each with the frames it was told before
 
     def encode(self) -> bytes:
         """Lay the header out as a frame."""
@@ -102,8 +107,9 @@ class Frames:
         if not self._content.startswith(MAGIC[: len(self._content)]):
             raise BadTrace(f"{path}: is no spool of a trace")
         version = self._content[len(MAGIC) : len(START)]
-        if version and version != START[len(MAGIC) :]:
-            raise BadTrace(f"{path}: a spool of version {version[0]}; {VERSION} can be read")
+        if version and version[0] not in READABLE:
+            known = " and ".join(map(str, READABLE))
+            raise BadTrace(f"{path}: a spool of version {version[0]}; {known} can be read")
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         content, at = self._content, len(START)
@@ -131,6 +137,7 @@ class Fragment:
         "is_torn",
         "path",
         "sends",
+        "sessions",
     )
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -139,6 +146,7 @@ class Fragment:
         self.deliveries: Final[list[Delivery]] = []
         self.sends: Final[list[Send]] = []
         self.events: Final[list[tuple[int, Event]]] = []  # with their pseq
+        self.sessions: Final = SessionRows(header.told)
         self.is_torn = False
         self.conf_no = header.conf_no
         self._is_transitional = header.is_transitional
@@ -161,6 +169,8 @@ class Fragment:
             self._origins.append(ORIGIN_BODY.unpack(body))
         elif kind == EVENT:
             self._add_event(body)
+        elif kind in session_rows.KINDS:
+            self.sessions.add(kind, body)
         else:
             raise ValueError(f"a record of kind {kind}")
 
@@ -303,6 +313,8 @@ def _header(kind: int, body: bytes) -> Header:
     header = Header(**json.loads(body))
     for number in (header.incarnation, header.pos, header.pseq, header.sends, header.conf_no + 1):
         _number(number)
+    for session, count in header.told:
+        _number(session), _number(count)
     if not _number(header.node, PROCESSOR_MAX):
         raise ValueError("nobody's header")
     if not isinstance(header.run, str) or not RUN.fullmatch(header.run):

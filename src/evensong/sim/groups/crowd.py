@@ -28,6 +28,7 @@ from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.groups.facts import Facts
 from evensong.sim.groups.process import Process, Saying
+from evensong.sim.groups.record import Recorder
 from evensong.sim.groups.replica import MakeReplica
 from evensong.sim.groups.watch import Watcher
 from evensong.sim.history import LifeId
@@ -70,6 +71,7 @@ class Crowd:
         self.limits: Final = limits
         self.processes: Final[dict[ProcessorId, dict[SessionId, Process]]] = {}
         self.watchers: Final[dict[ProcessorId, Watcher]] = {}
+        self.recorders: Final[dict[ProcessorId, Recorder]] = {}  # where there is a history
         self.lives: Final[dict[LifeId, Node]] = {}
         # From when to when a daemon exchanged directories, by configuration.
         self.exchanges: Final[dict[tuple[LifeId, RingId], tuple[int, int]]] = {}
@@ -87,6 +89,8 @@ class Crowd:
         self.watchers[processor.node] = Watcher(processor.node, node.groups, self.facts)
         self.processes[processor.node] = {}
         self.lives[processor.node, processor.incarnation] = node
+        if processor.life is not None:
+            self.recorders[processor.node] = Recorder(processor.life)
 
     def effect(self, processor: Processor, effect: Effect) -> None:
         """Note what a daemon's groups were given, and what it sent."""
@@ -99,6 +103,8 @@ class Crowd:
             self.watchers[processor.node].installs(transitional=effect.configuration.transitional)
         elif isinstance(effect, Sent):
             self.watchers[processor.node].sends(effect, self.limits.payload_max)
+            if processor.node in self.recorders:
+                self.recorders[processor.node].send(effect, self.world.now)
 
     def stepped(self, processor: Processor) -> None:
         """Check what the step told the sessions, and tell them."""
@@ -106,6 +112,8 @@ class Crowd:
         node = node_of(processor)
         groups = node.groups
         events = node.drain_events()
+        if events and processor.node in self.recorders:
+            self.recorders[processor.node].tell(events, self.world.now)
         self.watchers[processor.node].see(events, keep=False)
         if groups.state is State.EXCHANGING:
             key = ((processor.node, processor.incarnation), groups.configuration.conf_id)
@@ -157,6 +165,8 @@ class Crowd:
 
     def close(self, process: Process) -> None:
         """End a process in good order."""
+        if process.processor.node in self.recorders:
+            self.recorders[process.processor.node].close(process.session, "asked", self.world.now)
         process.close(process.processor.clock.local(self.world.now))
         self._forget_wake(process)
         self.tell(process)

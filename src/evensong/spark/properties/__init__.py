@@ -8,6 +8,7 @@ from typing import Final
 
 from evensong.spark.properties import deliveries, membership, timing
 from evensong.spark.properties.finding import Finding, Property
+from evensong.spark.properties.groups import GROUPS
 
 __all__ = ["OF_CONFIGURATIONS", "PROPERTIES", "Finding", "Property"]
 
@@ -158,9 +159,9 @@ RING: Final = (
     ),
     Property(
         "LV-1",
-        "what was sent arrives",
-        "A process that lives on, and its members, deliver all that it sent.",
-        deliveries.sends_delivered,
+        "what was submitted arrives",
+        "A process that lives on, and its members, deliver all that it submitted.",
+        deliveries.submitted_delivered,
     ),
     Property(
         "LV-2",
@@ -179,4 +180,4 @@ RING: Final = (
 # What can be judged where only configurations were recorded.
 OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
 
-PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in RING}
+PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in (*RING, *GROUPS)}

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.spark.digests import SAFE
 from evensong.spark.history import LIFE
 from evensong.spark.properties.finding import Finding
-from evensong.spark.properties.sound import VIOLATION, counted, found, row_counts, summed
-from evensong.spark.rows import AGAIN
+from evensong.spark.properties.membership import named
+from evensong.spark.properties.sound import (
+    VIOLATION,
+    counted,
+    found,
+    row_counts,
+    row_violations,
+    summed,
+)
+from evensong.spark.rows import AGAIN, OWN
 from evensong.spark.soundness import COM
 
 if TYPE_CHECKING:
@@ -38,8 +47,6 @@ def sent_once(history: "History") -> Finding:
 
 def inside_span(history: "History") -> Finding:
     """EVS2.2: every event lies in the configuration it says it belongs to."""
-    from evensong.spark.properties.sound import row_violations
-
     lives = history.lives.where("not is_blank")
     so_far = Window.partitionBy(*LIFE).orderBy("pseq")
     installed = F.sum(F.expr("if(etype = 'conf', 1, 0)")).over(so_far) - 1
@@ -135,7 +142,33 @@ def safe_delivery(history: "History") -> Finding:
         .agg(F.max("n_safe").alias("n_safe"))
     )
     sound = counted(safe, "n_safe * size(members)")
-    return found(history, "EVS7.1", sound, row_counts(history, "EVS7.1"))
+    unknown = _unseen_safe(history, spans)
+    return found(history, "EVS7.1", sound, unknown, row_counts(history, "EVS7.1"))
+
+
+def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
+    """Count safe deliveries that a member may have made after its recording stops."""
+    unseen = history.matching.not_in(history.segments, history.evidence.lacking_safe)
+    unseen = unseen.select(*COM, "conf_id", F.coalesce("end_seq", F.lit(0)).alias("end_seq"))
+    if unseen.isEmpty():
+        return counted(unseen, "0")
+    fullest = Window.partitionBy(*COM, "conf_id").orderBy(F.desc("n_safe"), "node", "incarnation")
+    who = (
+        spans.withColumn("place", F.row_number().over(fullest))
+        .where("place = 1")
+        .join(
+            unseen.groupBy(*COM, "conf_id").agg(F.min("end_seq").alias("least")), [*COM, "conf_id"]
+        )
+        .select(*LIFE, "conf_no", "rank", "conf_id", "least")
+    )
+    late = (
+        history.deliveries.where(f"service = {SAFE}")
+        .join(F.broadcast(who), [*LIFE, "conf_no"])
+        .where("seq >= least")
+        .select(*COM, "conf_id", "seq")
+    )
+    pairs = late.join(unseen, [*COM, "conf_id"]).where("seq >= end_seq")
+    return counted(pairs, "0", "1")
 
 
 def in_its_configuration(history: "History") -> Finding:
@@ -161,7 +194,27 @@ def all_delivered(history: "History") -> Finding:
         .join(members, list(COM))
         .where("nodes = members")
     )
-    return found(history, "TR3", counted(final, "n_sends * n_coms"), row_counts(history, "TR3"))
+    checked = counted(final, "n_sends * n_coms")
+    unknown = _unseen_sends(history, stayed.join(final.select(*COM), list(COM), "left_semi"))
+    return found(history, "TR3", checked, unknown, row_counts(history, "TR3"))
+
+
+def _unseen_sends(history: "History", stayed: DataFrame) -> DataFrame:
+    """Count what was sent last in a configuration, and may be delivered after recordings stop."""
+    open_coms = stayed.where("ended = ''").select(
+        *COM, F.coalesce("end_seq", F.lit(0)).alias("end")
+    )
+    sent = history.evidence.sent.groupBy(*COM).agg(F.max("seq_max").alias("seq_max"))
+    late = open_coms.join(sent, list(COM)).where("seq_max >= end").select(*COM, "end")
+    if late.isEmpty():
+        return counted(late, "0")
+    senders = stayed.select(
+        *COM, F.col("node").alias("sender"), F.col("incarnation").alias("sender_inc")
+    )
+    sends = history.matching.sends.join(
+        F.broadcast(senders), [*COM, "sender", "sender_inc"], "left_semi"
+    )
+    return counted(sends.join(F.broadcast(late), list(COM)).where("seq >= end"), "0", "1")
 
 
 def global_order(history: "History") -> Finding:
@@ -175,20 +228,33 @@ def sender_order(history: "History") -> Finding:
     return found(history, "FIFO", _deliveries(history), _without_second(history))
 
 
-def sends_delivered(history: "History") -> Finding:
-    """LV-1: what a life that saw the end of the run sent, it delivered, and so did its members."""
+def submitted_delivered(history: "History") -> Finding:
+    """LV-1: what a life that saw the end of the run submitted, it and its members delivered.
+
+    How much was submitted is told by the end of the trace. Of members, those of the final
+    configuration owe what was sent in it.
+    """
     coms = history.sound_coms
-    sent = history.evidence.sent.join(
-        coms.select(*LIFE, "rank", "life_ended", "stays"), [*LIFE, "rank"]
+    asked = history.lives.where("ended = 'quiesce' and submitted > 0")
+    sent = history.evidence.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
+    own = sent.selectExpr(*LIFE, "n_sends - n_missing as n").union(
+        history.row_findings.where(f"property = '{OWN}'").select(*LIFE, "n_checked")
     )
-    alive = sent.where("life_ended in ('quiesce', '')")
-    own = counted(alive, "n_sends", "if(life_ended = '', n_missing, 0)")
+    delivered = own.groupBy(*LIFE).agg(F.sum("n").alias("n"))
+    judged = asked.join(delivered, list(LIFE), "left").fillna(0, ["n"])
+    lacking = named(history, judged.where("n < submitted")).selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        "concat(name, ' submitted ', submitted, ' units and delivered ', n, ' of them') as text",
+    )
     others = (
         coms.where("life_ended = 'quiesce'").groupBy(*COM).agg((F.count("*") - 1).alias("n_others"))
     )
-    final = sent.where("life_ended = 'quiesce' and stays").join(others, list(COM))
-    return found(
-        history, "LV-1", own, counted(final, "n_sends * n_others"), row_counts(history, "LV-1")
+    final = sent.where("stays").join(asked.select(*LIFE), list(LIFE), "left_semi")
+    owed = counted(final.join(others, list(COM)), "n_sends * n_others")
+    return Finding(
+        summed(counted(asked, "submitted"), owed, row_counts(history, "LV-1")),
+        lacking.union(row_violations(history, "LV-1")),
     )
 
 

@@ -79,13 +79,18 @@ def process_order(history: "History") -> Finding:
         .where("pos < before.pos or t_us < before.t_us")
         .withColumn("place", F.lit("events"))
     )
-    sends = evidence.placed.where("is_backwards").withColumn("conf_id", F.lit(None).cast("string"))
-    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", "before").union(
-        sends.select(
-            *LIFE, "conf_id", F.lit("sends").alias("place"), "pos", "t_us",
-            F.struct("before.pos", "before.t_us").alias("before"),
+    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", "before")
+    if not evidence.sent.where("n_backwards > 0").isEmpty():  # else one more look at all sends
+        backwards = backwards.union(
+            evidence.placed.where("is_backwards").select(
+                *LIFE,
+                F.lit(None).cast("string").alias("conf_id"),
+                F.lit("sends").alias("place"),
+                "pos",
+                "t_us",
+                F.struct("before.pos", "before.t_us").alias("before"),
+            )
         )
-    )  # fmt: skip
     tables = named(history, backwards).selectExpr(
         *LIFE,
         "conf_id",

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 VIOLATION = ("run_id", "node", "incarnation", "conf_id", "text")
 
 
-def no_violations(history: "History") -> DataFrame:
-    """Return violations of which there are none."""
-    schema = "run_id string, node bigint, incarnation bigint, conf_id string, text string"
-    return history.spark.createDataFrame([], schema)
-
-
 def row_violations(history: "History", property_id: str) -> DataFrame:
     """Return the violations of a property that were found by looking at rows."""
     found = history.row_findings.where(f"property = '{property_id}' and not is_count")

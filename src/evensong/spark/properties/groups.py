@@ -1,0 +1,558 @@
+"""The promises of process groups, G1 to G8, on what clients were told.
+
+What is asked is said in `evensong.sim.evs.groups`, which judges the same in memory. Here digests of
+stays are compared first; frames are looked at one by one only where two that should be equal are
+not. Places rise in every stream and a frame has one place: that is asked of all rows, in one pass.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from evensong.spark.history import LIFE
+from evensong.spark.properties.finding import Finding, Property
+from evensong.spark.properties.sound import VIOLATION, counted, no_violations, summed
+from evensong.spark.streams import (
+    COHORT,
+    FRAME,
+    FRAME_NAME,
+    IS_OWN_DISCARD,
+    LAST_PLACE,
+    MEMBER,
+    STAY,
+    STREAM,
+    VIEW,
+)
+
+if TYPE_CHECKING:
+    from evensong.spark.history import History
+    from evensong.spark.streams import Streams
+
+AT: Final = "concat(place.ring_seq, '.', place.ring_rep, ' ', place.seq, '.', place.sub)"
+DIFFERS: Final = "n_low <> n_high or one_low <> one_high or two_low <> two_high or has_discard"
+
+
+def same_members(history: "History") -> Finding:
+    """G1: a view id is one list of members, and who is shown a view is in it."""
+    shown = history.streams.showings
+    lists = shown.groupBy(*VIEW).agg(
+        F.count("*").alias("times"),
+        F.count_distinct("members").alias("n_lists"),
+        F.min(F.struct("members", "node")).alias("low"),
+        F.max(F.struct("members", "node")).alias("high"),
+    )
+    differing = lists.where("n_lists > 1").selectExpr(
+        "run_id",
+        "low.node as node",
+        "cast(null as bigint) as incarnation",
+        "view as conf_id",
+        "concat('view ', view, ' of ', group, ' is ', low.members, ' at ', low.node, ' and ', "
+        "high.members, ' at ', high.node) as text",
+    )
+    strangers = (
+        shown.withColumn("session", F.explode("sessions"))
+        .where(f"not array_contains(split(members, ' '), {MEMBER})")
+        .groupBy(*LIFE, "turn", "group", "view")
+        .agg(F.min("session").alias("session"))
+        .selectExpr(
+            *LIFE,
+            "view as conf_id",
+            f"concat('view ', view, ' of ', group, ' is shown to ', {MEMBER}, "
+            "', which is not in it') as text",
+        )
+    )
+    return Finding(
+        summed(counted(lists, "if(times > 1, times, 0)")),
+        differing.select(*VIOLATION).union(strangers.select(*VIOLATION)),
+    )
+
+
+def same_messages(history: "History") -> Finding:
+    """G2: who goes together from a view to the next has been told the same between them."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    going = streams.digests.where(
+        "how = 'view' and array_contains(split(next_stayed, ' '), member)"
+    )
+    cohorts = going.groupBy(*COHORT).agg(*_spread()).where("n_stays > 1").localCheckpoint()
+    checked = summed(counted(cohorts, "n_stays"))
+    doubtful = cohorts.where(DIFFERS).select(*COHORT)
+    if doubtful.isEmpty():
+        return Finding(checked, no_violations(history))
+    asked = going.join(doubtful, list(COHORT)).select(*STAY, "member", *COHORT[2:])
+    missing = _missing(streams, asked, COHORT).selectExpr(
+        *LIFE,
+        "view as conf_id",
+        f"concat(member, ' and ', other, ' went together from view ', view, ' of ', group, ' to ', "
+        f"next_view, '; only ', other, ' was told ', {FRAME_NAME}, ' between them') as text",
+    )
+    return Finding(checked, missing.select(*VIOLATION))
+
+
+def to_the_members(history: "History") -> Finding:
+    """G3: a frame is told to the members of its groups at its place, and to nobody else."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    counts = [counted(streams.rows, "1")]
+    violations = _told_to_others(streams).union(_not_there(streams)).union(_not_own(streams))
+    shown = streams.digests.select(*VIEW, "members").dropDuplicates(list(VIEW))
+    known = streams.streams.select("run_id", "member").withColumn("is_known", F.lit(True))
+    members = shown.withColumn("member", F.explode(F.split("members", " ")))
+    unknown = members.join(known, ["run_id", "member"], "left").where("is_known is null")
+    counts.append(counted(unknown, "0", "1"))
+    views = streams.digests.groupBy(*VIEW).agg(*_spread())
+    doubtful = views.where(f"n_stays > 1 and ({DIFFERS})").select(*VIEW).localCheckpoint()
+    if not doubtful.isEmpty():
+        asked = streams.digests.join(doubtful, list(VIEW)).select(
+            *STAY, "member", "view", "how", "reach"
+        )
+        missing = _elsewhere_too(streams, _missing(streams, asked, VIEW)).localCheckpoint()
+        is_below = "coalesce(place < reach, false)"
+        unseen = missing.where(f"how = '' and not {is_below}")  # it may have been told it
+        counts.append(counted(unseen, "0", "1"))
+        violations = violations.union(
+            missing.where(is_below)
+            .selectExpr(
+                *LIFE,
+                "view as conf_id",
+                f"concat(member, ' was not told ', {FRAME_NAME}, ', which others under view ', "
+                "view, ' of ', group, ' were') as text",
+            )
+            .select(*VIOLATION)
+        )
+    return Finding(summed(*counts), violations)
+
+
+def total_order(history: "History") -> Finding:
+    """G4: all clients are told frames in one order, whatever groups these are sent to."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    falling = streams.flaws.where("not is_send")
+    if streams.has_again:
+        falling = _falling_first(streams)
+    falls = falling.selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        f"concat({MEMBER}, ' was told ', {FRAME_NAME}, ' at ', {AT}, ' after something at ', "
+        f"{AT.replace('place', 'before')}) as text",
+    )
+    moved = streams.moved.selectExpr(
+        "run_id",
+        "sender as node",
+        "sender_inc as incarnation",
+        "cast(null as string) as conf_id",
+        f"concat({FRAME_NAME}, ' is at ', {AT.replace('place', 'lowest')}, ' and at ', "
+        f"{AT.replace('place', 'highest')}) as text",
+    )
+    frames = streams.by_frame
+    if streams.has_again:
+        frames = _frames_told(streams)
+    return Finding(summed(counted(frames, "if(n > 1, n, 0)")), falls.union(moved))
+
+
+def sender_order(history: "History") -> Finding:
+    """G5: what one client sends comes in the order in which it was sent."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    rows = streams.first_only(streams.rows)
+    told = rows.groupBy(*STREAM, *FRAME[:3]).count()
+    checked = summed(counted(told, "count - 1"))
+    # If a sender's frames have rising places, whoever was told them in the order of places, as
+    # G4 asks of everybody, was told them in the order of sending.
+    sent = Window.partitionBy("run_id", *FRAME[:3]).orderBy("origin_no")
+    crossing = (
+        streams.by_frame.withColumn("before", F.lag("highest").over(sent))
+        .withColumn("due", F.lag(F.col("origin_no") + F.col("count")).over(sent))
+        .where("lowest <= before or origin_no < due")
+        .select("run_id", *FRAME[:3])
+        .distinct()
+    )
+    stream = (
+        Window.partitionBy(*STREAM, *FRAME[:3])
+        .orderBy("pos")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    doubtful = (
+        rows.join(F.broadcast(crossing), ["run_id", *FRAME[:3]], "left_semi")
+        .unionByName(rows.join(F.broadcast(streams.falling), list(STREAM), "left_semi"))
+        .dropDuplicates([*STREAM, "pos"])
+        .withColumn("due", F.max(F.col("origin_no") + F.col("count")).over(stream))
+        .where("origin_no < due")
+    )
+    return Finding(
+        checked,
+        doubtful.selectExpr(
+            *LIFE,
+            "cast(null as string) as conf_id",
+            f"concat({MEMBER}, ' was told ', {FRAME_NAME}, "
+            "' after what its sender sent later, up to number ', due - 1) as text",
+        ),
+    )
+
+
+def as_sent(history: "History") -> Finding:
+    """G6: no message is told in part, altered, invented or twice."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    sent = history.client_sends.join(
+        F.broadcast(streams.destinations), [*LIFE, "dest_no"], "left"
+    ).selectExpr(
+        "run_id",
+        "node as sender",
+        "incarnation as sender_inc",
+        "session as sender_session",
+        "origin_no",
+        "struct(digest, size, count, service, groups, discard) as said",
+    )
+    whole = streams.whole.where("not is_cut").selectExpr(
+        "run_id", "node as sender", "incarnation as sender_inc", "true as is_whole"
+    )
+    matched = (
+        streams.by_frame.join(sent, ["run_id", *FRAME], "left")
+        .join(F.broadcast(whole), ["run_id", *FRAME[:2]], "left")
+        .where("said is null or content <> said or other <> said")
+        .select("run_id", *FRAME, "n", "said", "is_whole", "content", "other")
+        .localCheckpoint()
+    )
+    unknown = matched.where("said is null and is_whole is null")
+    altered = matched.where("said is not null or is_whole").select("run_id", *FRAME, "said")
+    name = FRAME_NAME
+    rows = streams.rows.join(F.broadcast(altered), ["run_id", *FRAME]).where(
+        "said is null or struct(digest, size, count, service, groups, discard) <> said"
+    )
+    wrong = rows.selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        f"concat({MEMBER}, ' was told ', {name}, if(said is null, ', which was never sent', "
+        "' other than it was sent')) as text",
+    )
+    twice = _told_again(streams) if streams.has_again else no_violations(history)
+    versions = unknown.where("content <> other").selectExpr(
+        "run_id",
+        "sender as node",
+        "sender_inc as incarnation",
+        "cast(null as string) as conf_id",
+        f"concat({name}, ' was told in several versions') as text",
+    )
+    checked = summed(counted(streams.by_frame, "n"), counted(unknown, "0", "n"))
+    return Finding(checked, wrong.union(twice).union(versions))
+
+
+def views_in_order(history: "History") -> Finding:
+    """G7: views have their places among messages, the same for all, and say them rightly."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    kinds = history.spans.select(*LIFE, "conf_no", "conf_id", "is_transitional")
+    misnamed = (
+        streams.first_only(streams.rows)
+        .join(F.broadcast(kinds), [*LIFE, "conf_no"], "left")
+        .where("is_transitional is null or reduced <> is_transitional")
+        .selectExpr(
+            *LIFE,
+            "conf_id",
+            f"concat({MEMBER}, ' was told ', {FRAME_NAME}, ' as ', if(reduced, '', 'not '), "
+            "'reduced in configuration ', coalesce(conf_id, 'none')) as text",
+        )
+    )
+    shown = streams.turns.where("view is not null")
+    return Finding(
+        summed(counted(shown, "1")),
+        misnamed.union(_misplaced(streams)).union(_out_of_turn(streams)),
+    )
+
+
+def causal_order(history: "History") -> Finding:
+    """G8: what a client had been told when it sent a message comes before that message."""
+    if history.streams.is_empty:
+        return _nothing(history)
+    streams = history.streams
+    return Finding(
+        summed(counted(streams.sends.where("pos > 0"), "1")),
+        streams.flaws.where("is_send").selectExpr(
+            *LIFE,
+            "cast(null as string) as conf_id",
+            f"concat({MEMBER}, ' sent number ', origin_no, ' to ', sent.ring_seq, '.', "
+            "sent.ring_rep, ' ', sent.seq, ' when it had been told something at ', "
+            f"{AT.replace('place', 'before')}) as text",
+        ),
+    )
+
+
+# What G2 and G3 share
+
+
+def _nothing(history: "History") -> Finding:
+    none = no_violations(history)
+    return Finding(summed(counted(none, "1")), none)
+
+
+def _spread() -> list[Column]:
+    """Return what tells whether all stays of a kind have the same digests."""
+    ends = [
+        end(name).alias(f"{name}_{label}")
+        for name in ("n", "one", "two")
+        for end, label in ((F.min, "low"), (F.max, "high"))
+    ]
+    return [F.count("*").alias("n_stays"), F.bool_or("has_discard").alias("has_discard"), *ends]
+
+
+def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> DataFrame:
+    """Return which frames that one stay of a kind has are missing in another of that kind.
+
+    One row a stay and missing frame, with its `place` and an `other` that was told it; without
+    what its sender did not want to have back.
+    """
+    frames = (
+        streams.told.where("turn is not null")
+        .drop("view")
+        .join(F.broadcast(asked), list(STAY))
+        .select(*STAY, *FRAME, *kind[2:], "place", "discard", "member")
+    )
+    union = frames.groupBy(*kind, *FRAME).agg(
+        F.min("place").alias("place"),
+        F.bool_or("discard").alias("discard"),
+        F.min("member").alias("other"),
+    )
+    due = union.join(F.broadcast(asked), list(kind)).where(f"not {IS_OWN_DISCARD}")
+    return due.join(frames.select(*STAY, *FRAME), [*STAY, *FRAME], "left_anti")
+
+
+def _elsewhere_too(streams: "Streams", missing: DataFrame) -> DataFrame:
+    """Return what is missing in the whole stream, and not only under a view."""
+    kept = missing.localCheckpoint()
+    there = streams.rows.select(*STREAM, *FRAME).join(
+        F.broadcast(kept.select(*STREAM, *FRAME).distinct()), [*STREAM, *FRAME], "left_semi"
+    )
+    return kept.join(there, [*STREAM, *FRAME], "left_anti")
+
+
+def _told_to_others(streams: "Streams") -> DataFrame:
+    """G3: frames told to a session that was in none of their groups."""
+    private = (
+        "exists(groups, name -> name like '#%' and "
+        "endswith(name, concat('#', node, '#', incarnation, '.', session)))"
+    )
+    row = [*STREAM, "pos", *FRAME, "groups"]
+    nowhere = streams.told.where("turn is null").where(f"not {private}")
+    outside = (
+        nowhere.groupBy(*row)
+        .agg(F.count("*").alias("n"))
+        .where("n = size(groups)")
+        .select(*row)
+        .union(streams.rows.where("size(groups) = 0").select(*row))
+    )
+    return outside.selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        f"concat({MEMBER}, ' was told ', {FRAME_NAME}, ', sent to ', "
+        "if(size(groups) = 0, 'nobody knows whom', array_join(groups, ', ')), "
+        "', and is in none of them') as text",
+    )
+
+
+def _not_there(streams: "Streams") -> DataFrame:
+    """G3: members of a view in which others end that do not end in it themselves."""
+    final = streams.stays.where("how = 'quiesce'")
+    views = final.select(*VIEW, "members").dropDuplicates(list(VIEW))
+    due = views.withColumn("member", F.explode(F.split("members", " "))).join(
+        streams.streams.where("ending = 'quiesce'").select(*LIFE, "member"), ["run_id", "member"]
+    )
+    return due.join(final.select(*VIEW, "member"), [*VIEW, "member"], "left_anti").selectExpr(
+        *LIFE,
+        "view as conf_id",
+        "concat(member, ' is in view ', view, ' of ', group, "
+        "', in which others end, and does not end in it') as text",
+    )
+
+
+def _not_own(streams: "Streams") -> DataFrame:
+    """G3: frames that their senders, members from before to the end of the run, were not told."""
+    group = Window.partitionBy(*STREAM, "group").orderBy(F.desc("turn"))
+    later = group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    lasting = (
+        streams.turns.where("ending = 'quiesce'")
+        .join(F.broadcast(streams.rings), [*LIFE, "conf_no"], "left")
+        .withColumn("has_left", F.bool_or(F.col("view").isNull()).over(later))
+        .where("not has_left")
+        .groupBy(*STREAM, "group")
+        .agg(F.min_by(F.struct("regular_seq", "regular_rep", "seq"), "turn").alias("since"))
+    )
+    said = (
+        streams.sends.join(F.broadcast(streams.destinations), [*LIFE, "dest_no"])
+        .where("not discard")
+        .withColumn("group", F.explode("groups"))
+        .join(F.broadcast(lasting), [*STREAM, "group"])
+        .where("since < struct(ring_seq, ring_rep, seq)")
+        .select(*STREAM, "origin_no")
+        .distinct()
+    )
+    own = streams.rows.where(
+        "sender = node and sender_inc = incarnation and sender_session = session"
+    ).select(*STREAM, "origin_no")
+    return said.join(own, [*STREAM, "origin_no"], "left_anti").selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        f"concat({MEMBER}, ' was never told ', {MEMBER}, ':', origin_no, ', its own') as text",
+    )
+
+
+# What is asked where something was told twice
+
+
+def _told_again(streams: "Streams") -> DataFrame:
+    return streams.again.selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        f"explode(array_repeat(concat({MEMBER}, ' was told ', {FRAME_NAME}, ' twice'), "
+        "cast(times - 1 as int))) as text",
+    )
+
+
+def _falling_first(streams: "Streams") -> DataFrame:
+    before = Window.partitionBy(*STREAM).orderBy("pos").rowsBetween(Window.unboundedPreceding, -1)
+    rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME, "place", "count"))
+    last = F.max(F.expr(LAST_PLACE)).over(before)
+    return rows.withColumn("before", last).where("place <= before")
+
+
+def _frames_told(streams: "Streams") -> DataFrame:
+    rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME))
+    return rows.groupBy("run_id", *FRAME).agg(F.count("*").alias("n"))
+
+
+# What G7 asks of views
+
+
+def _out_of_turn(streams: "Streams") -> DataFrame:
+    """G7: views whose ids or places fall, and first views that are not one's own joining."""
+    group = Window.partitionBy(*STREAM, "group").orderBy("turn")
+    stream = Window.partitionBy(*STREAM).orderBy("turn")
+    so_far = stream.rowsBetween(Window.unboundedPreceding, -1)
+    in_group = group.rowsBetween(Window.unboundedPreceding, -1)
+    rank = F.expr("if(view is null, null, struct(ring_seq, ring_rep, seq, sub, counter))")
+    place = F.expr("if(view is null, null, struct(conf_no, seq, sub))")
+    turns = (
+        streams.turns.withColumn("rank", rank)
+        .withColumn("place", place)
+        .withColumn("rank_before", F.max("rank").over(in_group))
+        .withColumn("place_before", F.max("place").over(so_far))
+        .withColumn("is_first", F.lag("view").over(group).isNull())
+        .where("view is not null")
+    )
+    about = f"concat(view, ' of ', group, ' at ', {MEMBER})"
+    flaws = (
+        (
+            "is_first and not (coalesce(subject, '') = member and coalesce(cause, '') = 'join')",
+            f"concat('the first view of ', {about}, ' is not its own joining')",
+        ),
+        ("rank_before >= rank", f"concat('view ', {about}, ' comes after a later one')"),
+        (
+            "place < place_before",
+            f"concat('view ', {about}, ' comes after one of a later place')",
+        ),
+    )
+    told = ", ".join(f"if({flaw}, {text}, null)" for flaw, text in flaws)
+    return turns.selectExpr(
+        *LIFE, "view as conf_id", f"explode(filter(array({told}), one -> one is not null)) as text"
+    )
+
+
+def _misplaced(streams: "Streams") -> DataFrame:
+    """G7: views that lie on the wrong side of a frame.
+
+    A stream is cut where it has turns; of the pieces of a configuration only the lowest and the
+    highest place matter.
+    """
+    stream = Window.partitionBy(*STREAM).orderBy("at")
+    cuts = streams.turns.select(*STREAM, "at").union(
+        streams.streams.selectExpr(*STREAM, "cast(0 as bigint) as at")
+    )
+    pieces = cuts.distinct().withColumn("until", F.lead("at").over(stream))
+    pieces = pieces.select(*(F.col(name).alias(f"p_{name}") for name in (*STREAM, "at", "until")))
+    is_in = F.expr(
+        " and ".join(f"{name} = p_{name}" for name in STREAM)
+        + " and p_at <= pos and (p_until is null or pos < p_until)"
+    )
+    rows = streams.first_only(streams.rows.select(*STREAM, "pos", "conf_no", "place", *FRAME))
+    low = F.struct(F.col("place.seq").alias("seq"), F.col("place.sub").alias("sub"))
+    folded = (
+        rows.join(F.broadcast(pieces), is_in)
+        .groupBy(*STREAM, F.col("conf_no").alias("row_conf_no"), F.col("p_at").alias("piece"))
+        .agg(F.min(low).alias("lowest"), F.max(low).alias("highest"))
+    )
+    wrong = (
+        streams.turns.where("view is not null")
+        .join(folded, list(STREAM))
+        .where(
+            "if(piece < at, row_conf_no > conf_no or "
+            "(row_conf_no = conf_no and highest >= struct(seq, sub)), "
+            "row_conf_no < conf_no or (row_conf_no = conf_no and lowest < struct(seq, sub)))"
+        )
+        .select(*STREAM, "turn", "view", "group")
+        .distinct()
+    )
+    return wrong.selectExpr(
+        *LIFE,
+        "view as conf_id",
+        f"concat('view ', view, ' of ', group, ' at ', {MEMBER}, "
+        "' is on the wrong side of a frame') as text",
+    )
+
+
+GROUPS: Final = (
+    Property(
+        "G1",
+        "one view id, one list of members",
+        "Members that are shown the same view see the same members, in the same order.",
+        same_members,
+    ),
+    Property(
+        "G2",
+        "who goes on together was told the same",
+        "Members that go together from a view to the next need not compare what they have.",
+        same_messages,
+    ),
+    Property(
+        "G3",
+        "told to the members, and to nobody else",
+        "Who is in the view at a message's place gets it, unless it goes away first.",
+        to_the_members,
+    ),
+    Property(
+        "G4",
+        "one order over all groups",
+        "Two clients never see two messages in different orders, whatever their groups.",
+        total_order,
+    ),
+    Property(
+        "G5",
+        "each client in order",
+        "What one client sends comes in the order in which it was sent.",
+        sender_order,
+    ),
+    Property(
+        "G6",
+        "whole, unaltered, once",
+        "A message comes as it was sent, from who sent it, and no more than once.",
+        as_sent,
+    ),
+    Property(
+        "G7",
+        "views in order with messages",
+        "A change of members lies between the same messages for every member.",
+        views_in_order,
+    ),
+    Property(
+        "G8",
+        "causes first, over all groups",
+        "An answer comes after its question, even if it goes to another group.",
+        causal_order,
+    ),
+)

@@ -1,0 +1,192 @@
+"""What the audit makes of traces that are broken, incomplete, damaged or none at all."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from evensong.cli.main import main
+from evensong.errors import BadTrace
+from evensong.sim.swarm import swarm
+from evensong.spark import audit
+from evensong.spark.auditing import run_audit
+from evensong.trace.parquet import write_trace
+from tests.sim.history_language import history
+from tests.spark.traces import Audited, disagreements
+
+GOOD = """p: conf R1{p,q}, send m1, del m1, quiesce
+          q: conf R1{p,q}, del m1, quiesce"""
+BAD = """p: conf R1{p,q}, send m1, del m1, del m2, quiesce
+         q: conf R1{p,q}, send m2, del m2, del m1, quiesce"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    write_trace(history(GOOD), tmp_path / "trace", "good")
+    return tmp_path / "trace"
+
+
+def part(trace: Path, table: str = "deliveries", node: int = 1) -> Path:
+    return trace / "run_id=good" / f"node={node}" / f"{table}-0000.parquet"
+
+
+def test_an_empty_folder_is_no_trace(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(BadTrace, match="has no trace in it"):
+        run_audit(spark, [str(tmp_path)])
+
+
+def test_a_csv_is_no_trace(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "deliveries.csv"
+    table.write_text("run_id,node\n1,2\n")
+    with pytest.raises(BadTrace, match=r"deliveries\.csv: a file; a trace is a directory"):
+        run_audit(spark, [str(table)])
+
+
+def test_a_table_of_another_schema_is_refused_by_name(spark: SparkSession, trace: Path) -> None:
+    pa.parquet.write_table(pa.table({"pos": [1]}), part(trace))
+    with pytest.raises(BadTrace, match=r"deliveries-0000.parquet: has no column incarnation"):
+        run_audit(spark, [str(trace)])
+
+
+def test_a_truncated_file_is_refused_by_name(spark: SparkSession, trace: Path) -> None:
+    path = part(trace)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BadTrace, match=r"deliveries-0000.parquet: cannot be read as Parquet"):
+        run_audit(spark, [str(trace)])
+
+
+def test_a_file_that_is_missing_is_named(spark: SparkSession, trace: Path) -> None:
+    part(trace, "sends").unlink()
+    with pytest.raises(BadTrace, match=r"node=1: has no sends-0000.parquet"):
+        run_audit(spark, [str(trace)])
+
+
+def test_rows_that_are_missing_are_no_trace(spark: SparkSession, trace: Path) -> None:
+    rows = pa.parquet.read_table(part(trace))
+    columns = [rows.column(at) for at in range(rows.num_columns)]
+    at = rows.schema.get_field_index("pos")
+    columns[at] = pa.array([5], pa.uint64())
+    pa.parquet.write_table(pa.table(columns, schema=rows.schema), part(trace))
+    with pytest.raises(BadTrace, match=r"node 1/1 of run good: has 1 deliveries at positions 5"):
+        run_audit(spark, [str(trace)])
+
+
+def test_two_runs_under_one_id_are_not_mixed(spark: SparkSession, trace: Path) -> None:
+    write_trace(history(BAD), trace.parent / "other", "good")
+    with pytest.raises(BadTrace, match="two different runs cannot share an id"):
+        run_audit(spark, [str(trace), str(trace.parent / "other")])
+
+
+def test_parts_of_two_runs_in_one_folder_are_noticed(spark: SparkSession, trace: Path) -> None:
+    for table in ("deliveries", "sends", "events"):
+        source = part(trace, table)
+        shutil.copy(source, source.with_name(f"{table}-0001.parquet"))
+    with pytest.raises(BadTrace, match="rows of different runs are mixed"):
+        run_audit(spark, [str(trace)])
+
+
+def test_told_to_keep_going_it_judges_the_rest_and_proves_nothing(
+    spark: SparkSession, trace: Path
+) -> None:
+    write_trace(history(GOOD), trace, "other")
+    part(trace).write_bytes(b"PAR1")
+    found = run_audit(spark, [str(trace)], ["TG"], keep_going=True)
+    assert found.runs == ["other"]
+    assert [line.split(":")[0] for line in found.refused] == [str(part(trace))]
+    assert found.verdict == "inconclusive"
+
+
+def test_without_its_end_a_trace_leaves_liveness_open(spark: SparkSession, tmp_path: Path) -> None:
+    text = "p: conf R1{p,q}, send m1 safe, del m1, send m2\nq: conf R1{p,q}"
+    write_trace(history(text), tmp_path, "open")
+    audited = Audited(run_audit(spark, [str(tmp_path)]))
+    assert audited.having("open", "inconclusive") == {"EVS2.1", "EVS3", "EVS7.1", "TR3"}
+    assert audited.found.verdict == "holds"  # as `trace check` says: what is there was judged
+
+
+def test_where_only_views_were_traced_messages_are_inconclusive(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = history("p: conf R1{p}, quiesce")
+    life = run.lives[1, 1]
+    life.events[0] = life.events[0]._replace(aux=(("level", "views"),))
+    write_trace(run, tmp_path, "views")
+    audited = Audited(run_audit(spark, [str(tmp_path)]))
+    assert audited.having("views", "pass") == {"TM1", "TM2"}
+    assert {"TG", "EVS1.3", "EVS2.1"} <= audited.having("views", "inconclusive")
+    assert audited.found.verdict == "inconclusive"
+    assert audited.found.doubts == {"views": ["messages were not traced (level views)"]}
+
+
+def test_a_node_without_a_trace_is_unknown_and_no_pass(spark: SparkSession, trace: Path) -> None:
+    shutil.rmtree(trace / "run_id=good" / "node=1")
+    audited = Audited(run_audit(spark, [str(trace)]))
+    assert not audited.failed("good")
+    assert audited.said("good", "EVS1.3").n_unknown == 1
+    assert audited.found.doubts == {"good": ["1 lives have no trace here"]}
+    assert not disagreements(audited, trace, "good")
+
+
+def test_an_unknown_property_is_refused(spark: SparkSession, trace: Path) -> None:
+    with pytest.raises(BadTrace, match="no property is called 'EVS9'"):
+        run_audit(spark, [str(trace)], ["EVS9"])
+
+
+def test_a_notebook_gets_a_table(spark: SparkSession, trace: Path) -> None:
+    table = audit(spark, trace, ["TG", "EVS2.1"])
+    assert table.columns == [
+        "run_id", "property", "status", "n_checked", "n_unknown", "n_violations", "samples",
+        "took_ms",
+    ]  # fmt: skip
+    rows = {row["property"]: row for row in table.collect()}
+    assert (rows["TG"]["status"], rows["TG"]["n_checked"]) == ("vacuous", 0)
+    assert (rows["EVS2.1"]["status"], rows["EVS2.1"]["n_checked"]) == ("pass", 4)
+
+
+def test_spark_agrees_with_the_check_in_memory_on_simulated_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from evensong.sim.groups.run import run_recorded
+
+    for seed in (3, 8, 21):
+        _, recorded = run_recorded(swarm(seed))
+        write_trace(recorded, tmp_path, str(seed))
+    audited = Audited(run_audit(spark, [str(tmp_path)]))
+    for seed in (3, 8, 21):
+        assert not disagreements(audited, tmp_path, str(seed))
+
+
+def test_the_command_says_what_is_broken_and_shows_it(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(history(BAD), tmp_path / "trace", "bad")
+    assert main(["audit", str(tmp_path / "trace"), "--property", "TG", "--property", "TM1"]) == 1
+    said = capsys.readouterr().out
+    assert "TG       fail" in said
+    assert "TM1      pass" in said
+    assert "1/1:1 before 2/1:1 at p1; 2/1:1 before 1/1:1 at p2" in said
+    assert said.rstrip().splitlines()[-1] == "BROKEN; unknown: 0 rows"
+
+
+def test_json_ends_in_one_object(
+    spark: SparkSession, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(trace), "--property", "EVS1.3", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["events"], told["runs"], told["violations"]) == (9, 1, 0)
+    assert told["seconds"] > 0
+    assert told["properties"]["EVS1.3"]["status"] == "pass"
+    assert told["properties"]["EVS1.3"]["checked"] == 2
+
+
+def test_bad_input_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.strip().splitlines() == [
+        f"evensong: {tmp_path}: has no trace in it: neither spool-… nor run_id=…"
+    ]

@@ -1,0 +1,82 @@
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException
+
+from evensong.spark.trouble import cause_of, is_of_spark, sentence_of
+
+TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error
+\tat org.apache.spark.sql.execution.datasources.FileScanRDD.next(FileScanRDD.scala:142)
+Caused by: java.io.IOException: part-0.parquet is not a Parquet file
+\tat org.apache.parquet.hadoop.ParquetFileReader.readFooter(ParquetFileReader.java:557)
+"""
+
+FUNCTION = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 4207, in invoke_udf
+    func(split, iterator)
+    ^^^^^^^^^^^^^^^^^^^^^
+  File "rows.py", line 3, in judge
+    raise ValueError(text)
+ValueError: no such seed: 17
+
+\tat org.apache.spark.api.python.BasePythonRunner.run(PythonRunner.scala:577)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (TASK, "IOException: part-0.parquet is not a Parquet file"),
+        (FUNCTION, "ValueError: no such seed: 17"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.\nmore", None),
+        ("", "it did not say why"),
+    ],
+)
+def test_the_innermost_cause_is_told(text: str, cause: str | None) -> None:
+    assert cause_of(text) == (cause or "Path does not exist: file:/nowhere.")
+
+
+def test_a_cause_is_a_line_that_can_be_read() -> None:
+    assert len(cause_of("x" * 10_000)) <= 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["java.lang.OutOfMemoryError: Java heap space", "[UNABLE_TO_ACQUIRE_MEMORY] 1048576 bytes"],
+)
+def test_who_lacks_memory_learns_how_to_give_more(text: str) -> None:
+    sentence = sentence_of(Py4JError(text), memory="1g")
+    assert "memory (1g)" in sentence
+    assert "--driver-memory" in sentence
+
+
+def test_a_process_that_died_for_lack_of_memory_told_it_in_its_log() -> None:
+    log = "ERROR Executor: java.lang.OutOfMemoryError: GC overhead limit exceeded"
+    gone = Py4JNetworkError("Answer from Java side is empty")
+    assert "ran out of memory" in sentence_of(gone, log)
+    assert "was killed or ended" in sentence_of(gone, "WARN something else")
+
+
+def test_what_an_old_warning_says_is_not_the_cause_of_another_failure() -> None:
+    log = "WARN TaskMemory: OutOfMemoryError, spilled"
+    assert "IOException" in sentence_of(AnalysisException(TASK), log)
+
+
+def test_a_full_disk_is_told() -> None:
+    assert "no space left" in sentence_of(Py4JError("java.io.IOException: No space left on device"))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_its"),
+    [
+        (Py4JError("x"), True),
+        (AnalysisException("x"), True),
+        (ConnectionRefusedError(), True),
+        (ValueError("x"), False),
+        (FileNotFoundError("x"), False),
+    ],
+)
+def test_errors_of_spark_are_told_from_ours(error: Exception, is_its: bool) -> None:
+    assert is_of_spark(error) is is_its

@@ -1,0 +1,84 @@
+"""Traces for tests: histories in a few words, written as runs of one trace and audited together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from evensong.sim.history import History
+from evensong.spark.auditing import Audit, run_audit
+from evensong.trace.directory import settle
+from evensong.trace.judge import Judgement, judge
+from evensong.trace.parquet import read_run, write_trace
+from tests.sim.history_language import history
+
+
+class Said(NamedTuple):
+    """What an audit says of one run and property."""
+
+    status: str
+    n_checked: int
+    n_unknown: int
+    n_violations: int
+
+
+class Audited:
+    """One audit over many runs."""
+
+    def __init__(self, found: Audit) -> None:
+        self.found = found
+        self.verdicts = {(one.run_id, one.property): one for one in found.verdicts}
+
+    def said(self, run_id: str, property_id: str) -> Said:
+        one = self.verdicts[run_id, property_id]
+        return Said(one.status, one.n_checked, one.n_unknown, one.n_violations)
+
+    def having(self, run_id: str, status: str) -> set[str]:
+        return {
+            name
+            for (run, name), one in self.verdicts.items()
+            if (run, one.status) == (run_id, status)
+        }
+
+    def failed(self, run_id: str) -> set[str]:
+        return self.having(run_id, "fail")
+
+
+def with_limits(run: History, **limits: int) -> History:
+    """Let every life tell at its start and at its end what the run was made with."""
+    for life in run.lives.values():
+        told = tuple((name, str(value)) for name, value in limits.items())
+        life.events[0] = life.events[0]._replace(aux=told)
+        life.events[-1] = life.events[-1]._replace(aux=told)
+    return run
+
+
+def audit_histories(
+    spark: SparkSession, directory: Path, runs: Mapping[str, str | History]
+) -> Audited:
+    """Write every history as a run and audit all of them at once."""
+    for name, run in runs.items():
+        write_trace(history(run) if isinstance(run, str) else run, directory, name)
+    return Audited(run_audit(spark, [str(directory)]))
+
+
+def judged_in_memory(directory: Path, run_id: str) -> Judgement:
+    """Judge a run as `evensong trace check` does."""
+    lives = read_run(directory / f"run_id={run_id}")
+    for node in {one.life.node for one in lives}:
+        settle([one for one in lives if one.life.node == node], "")
+    return judge(lives)
+
+
+def disagreements(audited: Audited, directory: Path, run_id: str) -> list[str]:
+    """Return where the audit says something else than the in-memory check, counts included."""
+    found = []
+    for name, verdict in judged_in_memory(directory, run_id).verdicts.by_property.items():
+        memory = Said(
+            verdict.status.value, verdict.n_checked, verdict.n_unknown, verdict.n_violations
+        )
+        spark = audited.said(run_id, name)
+        if spark != memory:
+            found.append(f"run {run_id}, {name}: Spark says {spark}, memory {memory}")
+    return found
