@@ -26,6 +26,7 @@ from evensong.cli.command import (
 from evensong.cli.main import main
 from evensong.sim.campaign import Done
 from evensong.sim.coverage import REACHABLE
+from evensong.spark import auditing
 from evensong.spark.campaign import conduct
 from evensong.spark.campaign.conduct import Conductor
 from evensong.spark.campaign.plan import SEEDS_PER_PART, Campaign
@@ -112,8 +113,14 @@ def test_json_is_what_sim_says_and_more(
 
 
 def test_a_trace_that_is_kept_goes_through_the_audit(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A few properties are enough here: each costs Spark some queries, however small the trace.
+    few = partial(auditing.run_audit, properties=["EVS1.2", "EVS4", "TM1"])
+    monkeypatch.setattr(auditing, "run_audit", few)
     words = ["--seeds", "0:2", "--output", str(tmp_path), "--keep-traces", "1", *SMALL]
     assert campaign(*words) == EXIT_OK
     assert "1 trace judged by the audit, too: it agrees" in capsys.readouterr().out
@@ -124,7 +131,7 @@ def test_a_trace_that_is_kept_goes_through_the_audit(
     simulated = {
         row["property"] for row in rows if (row["judge"], row["run_id"]) == ("simulator", "0")
     }
-    assert simulated & audited.keys() >= {"EVS1.3", "EVS4", "EVS7.1", "TM1"}
+    assert simulated > audited.keys() == {"EVS1.2", "EVS4", "TM1"}
 
 
 def test_clients_are_judged_too(
