@@ -4,9 +4,11 @@ Eight nodes are one ring, split into five and three, and are one ring again, unt
 configurations (with a transitional one at each change); a second, short run has one alone, which
 some properties need. Members send in turn, a batch a visit of the token; three in ten are safe.
 What a ring leaves behind when it breaks is delivered in the transitional configuration by those
-who have it. Nothing is drawn: the same size is the same trace.
+who have it. At each node a client is in fifty groups; every fourth unit is a frame to one of them,
+and each change of membership a view of each. Nothing is drawn: the same size is the same trace.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -30,6 +32,9 @@ BATCH: Final = 20  # units a visit
 LEFT_BEHIND: Final = BATCH  # sent in the last visit, and safe to nobody when the ring breaks
 LAG: Final = 3 * BATCH  # what a sender has not delivered yet when it sends
 AGREED, SAFE = 3, 4
+FRAME_EVERY: Final = 4  # one unit in so many is a client's frame
+GROUPS: Final = 50
+SESSION: Final = 1
 UNIT_US: Final = 10
 DELAY_US: Final = 1000
 PAUSE_US: Final = 20_000
@@ -41,8 +46,14 @@ LIMITS: Final = {
     "settle_us": "5000000",
     "state_us": "5000000",
 }
+GROUP_NAMES: Final = tuple(f"group-{number:02}" for number in range(GROUPS))
 PLANT_NODE: Final = 2
 PLANTS: Final = ("swap", "missing", "early", "content")
+
+
+Nodes = tuple[int, ...]
+Columns = dict[str, np.ndarray]
+Row = dict[str, object]
 
 
 class Ring(NamedTuple):
@@ -52,7 +63,7 @@ class Ring(NamedTuple):
     members: tuple[int, ...]
     n_regular: int  # delivered by all members while the ring was whole
     n_left: int  # delivered after that, in a transitional configuration
-    heirs: tuple[int, ...]  # who delivers what was left behind: they go on with its sender
+    heirs: Nodes  # who delivers what was left behind: they go on with its sender
     t_us: int
     sent_before: dict[int, int]  # by each member, in earlier rings
     plant: str = ""
@@ -81,9 +92,11 @@ class Stay(NamedTuple):
 
     ring: Ring
     start: int  # deliveries made before
+    told: int  # frames that the client had been told before
     conf_no: int
     follows: str  # the id of the configuration before
-    together: tuple[int, ...]  # who goes on with it; nobody: it stays to the end
+    came: Nodes  # who came from there with it
+    together: Nodes  # who goes on with it; nobody: it stays to the end
 
     @property
     def transitional_id(self) -> str:
@@ -93,7 +106,8 @@ class Stay(NamedTuple):
 
 def plan(rows: int, plant: str = "", cycles: int = CYCLES) -> list[list[Ring]]:
     """Return the rings of the long run in order, those at the same time together."""
-    share = rows // (cycles * 12)  # a whole ring has twice as much as each of its sides
+    # A whole ring has twice as much as each of its sides: 12 parts a cycle, and a quarter on top.
+    share = rows * FRAME_EVERY // ((FRAME_EVERY + 1) * cycles * 12)
     phases: list[list[Ring]] = []
     sent = dict.fromkeys(NODES, 0)
     seq, now = 4, 0
@@ -127,18 +141,20 @@ def calm() -> list[list[Ring]]:
 def stays_of(node: int, phases: list[list[Ring]]) -> list[Stay]:
     """Return the rings that a node was in."""
     stays: list[Stay] = []
-    start = conf_no = 0
+    start = told = conf_no = 0
     follows = "0.0"
+    came: Nodes = ()
     mine = [next(ring for ring in rings if node in ring.members) for rings in phases]
     for ring, after in zip(mine, [*mine[1:], None], strict=True):
         together = (
             tuple(one for one in ring.members if one in after.members) if after is not None else ()
         )
-        stay = Stay(ring, start, conf_no, follows, together)
+        stay = Stay(ring, start, told, conf_no, follows, came, together)
         stays.append(stay)
         start += delivered(node, ring)
+        told += len(frames(node, ring))
         conf_no += 2
-        follows = stay.transitional_id if together else ""
+        follows, came = (stay.transitional_id, together) if together else ("", ())
     return stays
 
 
@@ -148,12 +164,19 @@ def delivered(node: int, ring: Ring) -> int:
     return ring.n_regular + (ring.n_left if node in ring.heirs else 0) - is_lacking
 
 
+def frames(node: int, ring: Ring) -> range:
+    """Return the indices of the units that are frames, of those that a node's client was told."""
+    return range(0, ring.n_sent if node in ring.heirs else ring.n_regular, FRAME_EVERY)
+
+
 def n_rows(phases: list[list[Ring]]) -> int:
-    """Return how many deliveries all nodes have made."""
-    return sum(delivered(node, ring) for rings in phases for ring in rings for node in ring.members)
-
-
-Columns = dict[str, np.ndarray]
+    """Return how many deliveries there are, by nodes and to clients."""
+    return sum(
+        delivered(node, ring) + len(frames(node, ring))
+        for rings in phases
+        for ring in rings
+        for node in ring.members
+    )
 
 
 def units(ring: Ring, index: np.ndarray) -> Columns:
@@ -173,6 +196,55 @@ def units(ring: Ring, index: np.ndarray) -> Columns:
         "service": np.where(index % 10 < 3, SAFE, AGREED).astype(np.uint8),
         "digest": mixed >> np.uint64(32),
         "size": (100 + index % 1300).astype(np.uint32),
+    }
+
+
+def frame_units(ring: Ring, index: np.ndarray) -> Columns:
+    """Return what is the same of a frame wherever it is seen."""
+    columns = units(ring, index)
+    rows = len(index)
+    # Each visit has as many units, and so as many frames: a frame's number follows from its unit's.
+    number = (columns["origin_no"] + np.uint64(FRAME_EVERY - 1)) // np.uint64(FRAME_EVERY)
+    return {
+        **columns,
+        "session": np.full(rows, SESSION, dtype=np.uint32),
+        "count": np.ones(rows, dtype=np.uint16),
+        "origin_no": number,
+        "digest": columns["digest"] ^ np.uint64(0x5EED),
+        "dest_no": (index // FRAME_EVERY % GROUPS).astype(np.uint32),
+    }
+
+
+def frames_told(node: int, stay: Stay) -> Columns:
+    """Return what a node's client was told in a ring."""
+    ring = stay.ring
+    index = np.array(frames(node, ring))
+    columns = frame_units(ring, index)
+    is_late = index >= ring.n_regular
+    return {
+        **columns,
+        "pos": (stay.told + np.arange(len(index))).astype(np.uint64),
+        "conf_no": (stay.conf_no + is_late).astype(np.uint32),
+        "sender_session": np.full(len(index), SESSION, dtype=np.uint32),
+        "reduced": is_late,  # of a client's row: that the configuration is a transitional one
+        "after_gap": np.zeros(len(index), dtype=bool),
+        "t_us": (ring.t_us + (index + 1) * UNIT_US + DELAY_US + node).astype(np.int64),
+    }
+
+
+def frames_sent(node: int, stay: Stay) -> Columns:
+    """Return what a node's client sent in a ring."""
+    ring = stay.ring
+    each = np.arange(0, BATCH, FRAME_EVERY)
+    visit = visits(node, ring)
+    columns = frame_units(ring, (visit[:, None] * BATCH + each).ravel())
+    del columns["sender"]
+    known = -(-np.maximum(visit * BATCH - LAG, 0) // FRAME_EVERY)
+    return {
+        **columns,
+        "conf_no": np.full(len(visit) * len(each), stay.conf_no, dtype=np.uint32),
+        "pos": np.repeat(stay.told + known, len(each)).astype(np.uint64),
+        "t_us": np.repeat(ring.t_us + visit * BATCH * UNIT_US, len(each)).astype(np.int64),
     }
 
 
@@ -252,13 +324,10 @@ def tokens(node: int, stay: Stay) -> Columns:
     }
 
 
-Row = dict[str, object]
-
-
 def arrival(node: int, stay: Stay) -> list[Row]:
     """Return the events by which a node comes to be in a ring, in order."""
     ring = stay.ring
-    about = {"pos": stay.start, "t_us": ring.t_us - PAUSE_US // 2 if ring.t_us else 0}
+    about: Row = {"pos": stay.start, "t_us": ring.t_us - PAUSE_US // 2 if ring.t_us else 0}
     old = {"conf_no": stay.conf_no - 1} if stay.conf_no else {}
     said = [("gather", stay.follows), ("commit", ring.id), ("recovery", ring.id)]
     rows: list[Row] = [] if stay.conf_no else [{**about, "etype": "start", "aux": dict(LIMITS)}]
@@ -280,7 +349,68 @@ def arrival(node: int, stay: Stay) -> list[Row]:
     )
     state = {"state": "operational", "ring": ring.id}
     rows.append({**about, "conf_no": stay.conf_no, "etype": "state", "cause": "", "aux": state})
+    there = {**about, "conf_no": stay.conf_no}
+    if not stay.conf_no:
+        return [*rows, *_clients(there), *_joins(there, node, ring)]
+    return rows + _views(there, View(ring.id, stay.conf_no, ring.members, stay.came, stay.told))
+
+
+def _clients(about: Row) -> list[Row]:
+    """Return how a client begins, and what the numbers of its destinations stand for."""
+    aux = {"session": str(SESSION), "user": "client"}
+    rows: list[Row] = [{**about, "etype": "open", "sender_session": SESSION, "aux": aux}]
+    for number, group in enumerate(GROUP_NAMES):
+        aux = {"dest_no": str(number), "groups": json.dumps([group]), "discard": "0"}
+        rows.append({**about, "etype": "dest", "aux": aux})
     return rows
+
+
+def _joins(about: Row, node: int, ring: Ring) -> list[Row]:
+    """Return how the clients join every group, one after the other; each sees those after it."""
+    rows: list[Row] = []
+    for number, subject in enumerate(ring.members, start=1):
+        if subject >= node:
+            joined = ring.members[:number]
+            rows += _views(about, View(ring.id, 0, joined, joined[:-1], 0, number, subject))
+    return rows
+
+
+class View(NamedTuple):
+    """What a client is shown of each of its groups."""
+
+    conf_id: str
+    conf_no: int
+    members: Nodes
+    stayed: Nodes
+    told: int  # frames before it
+    sub: int = 0  # its place among others at the same place
+    subject: int = 0  # who has joined; 0: the network has changed
+    kind: str = "regular"
+
+
+def _views(about: Row, view: View) -> list[Row]:
+    """Return one view of every group."""
+    # Joining takes as many views as there are nodes; after that each configuration has one more.
+    counter = view.sub or len(NODES) + 1 + view.conf_no
+    name = f"{view.conf_id}:0.{view.sub}:{counter}"
+    aux = {
+        "view": name,
+        "kind": view.kind,
+        "members": _sessions(view.members),
+        "stayed": _sessions(view.stayed),
+        "subject": _sessions((view.subject,)) if view.subject else "",
+        "conf_no": str(view.conf_no),
+        "sessions": str(SESSION),
+        "at": str(view.told),
+    }
+    shown = {"conf_id": name, "conf_kind": "view", "members": list(view.members)}
+    cause = "join" if view.subject else "network"
+    whole_row = {**about, **shown, "etype": "gview", "cause": cause}
+    return [{**whole_row, "group": group, "aux": {"group": group, **aux}} for group in GROUP_NAMES]
+
+
+def _sessions(nodes: Nodes) -> str:
+    return " ".join(f"{node}/1.{SESSION}" for node in nodes)
 
 
 def departure(node: int, stay: Stay) -> list[Row]:
@@ -293,7 +423,10 @@ def departure(node: int, stay: Stay) -> list[Row]:
     n_regular = ring.n_regular
     if node == PLANT_NODE:
         n_regular += (ring.plant == "early") - (ring.plant == "missing")
-    about = {"pos": stay.start + n_regular, "t_us": t_us}
+    about: Row = {"pos": stay.start + n_regular, "t_us": t_us}
+    there = {**about, "conf_no": stay.conf_no + 1}
+    told = stay.told + ring.n_regular // FRAME_EVERY
+    later, going = stay.conf_no + 1, stay.together
     return [
         {**about, "conf_no": stay.conf_no, "etype": "fault_inject", "cause": "partition or heal"},
         {
@@ -306,6 +439,7 @@ def departure(node: int, stay: Stay) -> list[Row]:
             "members": list(stay.together),
             "cause": "token loss",
         },
+        *_views(there, View(stay.transitional_id, later, going, going, told, kind="transitional")),
     ]
 
 
@@ -313,12 +447,14 @@ def delivery_tables(node: int, stays: list[Stay]) -> Iterator[pa.Table]:
     """Return a node's deliveries, ring by ring."""
     for stay in stays:
         yield _table("deliveries", deliveries(node, stay), stay.ring)
+        yield _table("deliveries", frames_told(node, stay), stay.ring)
 
 
 def send_tables(node: int, stays: list[Stay]) -> Iterator[pa.Table]:
     """Return a node's sends, ring by ring."""
     for stay in stays:
         yield _table("sends", sends(node, stay), stay.ring)
+        yield _table("sends", frames_sent(node, stay), stay.ring)
 
 
 def event_tables(node: int, stays: list[Stay]) -> Iterator[pa.Table]:
