@@ -11,12 +11,10 @@ from pyspark.sql import SparkSession
 
 from evensong.cli.main import main
 from evensong.errors import BadTrace
-from evensong.sim.swarm import swarm
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
 from evensong.trace.parquet import write_trace
 from tests.sim.history_language import history
-from tests.spark.traces import Audited, disagreements
 
 GOOD = """p: conf R1{p,q}, send m1, del m1, quiesce
           q: conf R1{p,q}, del m1, quiesce"""
@@ -100,37 +98,6 @@ def test_told_to_keep_going_it_judges_the_rest_and_proves_nothing(
     assert found.verdict == "inconclusive"
 
 
-def test_without_its_end_a_trace_leaves_liveness_open(spark: SparkSession, tmp_path: Path) -> None:
-    text = "p: conf R1{p,q}, send m1 safe, del m1, send m2\nq: conf R1{p,q}"
-    write_trace(history(text), tmp_path, "open")
-    audited = Audited(run_audit(spark, [str(tmp_path)]))
-    assert audited.having("open", "inconclusive") == {"EVS2.1", "EVS3", "EVS7.1", "TR3"}
-    assert audited.found.verdict == "holds"  # as `trace check` says: what is there was judged
-
-
-def test_where_only_views_were_traced_messages_are_inconclusive(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    run = history("p: conf R1{p}, quiesce")
-    life = run.lives[1, 1]
-    life.events[0] = life.events[0]._replace(aux=(("level", "views"),))
-    write_trace(run, tmp_path, "views")
-    audited = Audited(run_audit(spark, [str(tmp_path)]))
-    assert audited.having("views", "pass") == {"TM1", "TM2"}
-    assert {"TG", "EVS1.3", "EVS2.1"} <= audited.having("views", "inconclusive")
-    assert audited.found.verdict == "inconclusive"
-    assert audited.found.doubts == {"views": ["messages were not traced (level views)"]}
-
-
-def test_a_node_without_a_trace_is_unknown_and_no_pass(spark: SparkSession, trace: Path) -> None:
-    shutil.rmtree(trace / "run_id=good" / "node=1")
-    audited = Audited(run_audit(spark, [str(trace)]))
-    assert not audited.failed("good")
-    assert audited.said("good", "EVS1.3").n_unknown == 1
-    assert audited.found.doubts == {"good": ["1 lives have no trace here"]}
-    assert not disagreements(audited, trace, "good")
-
-
 def test_an_unknown_property_is_refused(spark: SparkSession, trace: Path) -> None:
     with pytest.raises(BadTrace, match="no property is called 'EVS9'"):
         run_audit(spark, [str(trace)], ["EVS9"])
@@ -145,19 +112,6 @@ def test_a_notebook_gets_a_table(spark: SparkSession, trace: Path) -> None:
     rows = {row["property"]: row for row in table.collect()}
     assert (rows["TG"]["status"], rows["TG"]["n_checked"]) == ("vacuous", 0)
     assert (rows["EVS2.1"]["status"], rows["EVS2.1"]["n_checked"]) == ("pass", 4)
-
-
-def test_spark_agrees_with_the_check_in_memory_on_simulated_runs(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    from evensong.sim.groups.run import run_recorded
-
-    for seed in (3, 8, 21):
-        _, recorded = run_recorded(swarm(seed))
-        write_trace(recorded, tmp_path, str(seed))
-    audited = Audited(run_audit(spark, [str(tmp_path)]))
-    for seed in (3, 8, 21):
-        assert not disagreements(audited, tmp_path, str(seed))
 
 
 def test_the_command_says_what_is_broken_and_shows_it(

@@ -1,16 +1,20 @@
 """Every property fails on a trace made to break it, with the least that must fail with it."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from evensong.errors import BadTrace
+from evensong.sim.groups.run import run_recorded
+from evensong.sim.swarm import swarm
+from evensong.spark.auditing import run_audit
 from evensong.spark.properties import RING
 from tests.sim.history_language import history
 from tests.sim.test_evs import BROKEN, SOUND, TOKENS, P, Q, R
-from tests.spark.traces import Audited, audit_histories, disagreements, with_limits
+from tests.spark.traces import Audited, disagreements, with_limits, write_histories
 
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -125,6 +129,9 @@ SMALLEST: dict[str, tuple[set[str], str]] = {
     "LV-3": ({"LV-3"}, "p: conf R1{p}, commit R2, conf T2{p}, conf R2{p}, quiesce"),
 }  # fmt: skip
 
+ALONE = "p: conf R1{p,q}, send m1, del m1, quiesce\nq: conf R1{p,q}, del m1, quiesce"
+SEEDS = (3, 8, 21)  # of the swarm, as a sample: `make test-audit` has many, and mutants
+
 # What a recording leaves open.
 OPEN = [
     "p: conf R1{p,q}, send m1 safe, del m1, send m2\nq: conf R1{p,q}",
@@ -165,7 +172,14 @@ def audited(spark: SparkSession, directory: Path) -> Audited:
     runs["limits"] = with_limits(
         sound, window_size=6, messages_max=3, settle_us=1000, state_us=1000, submitted=1
     )
-    return audit_histories(spark, directory, runs)
+    runs["views"] = history("p: conf R1{p}, quiesce")
+    with_limits(runs["views"], level="views")
+    runs["absent-p"] = history(ALONE)
+    for seed in SEEDS:
+        _, runs[f"seed-{seed}"] = run_recorded(swarm(seed))
+    write_histories(directory, runs)
+    shutil.rmtree(directory / "run_id=absent-p" / "node=1")
+    return Audited(run_audit(spark, [str(directory)]))
 
 
 def test_the_worked_trace_passes(audited: Audited) -> None:
@@ -193,7 +207,9 @@ def test_every_property_has_a_trace_that_breaks_it_and_one_that_keeps_it(audited
     assert kept == set(SMALLEST)
 
 
-@pytest.mark.parametrize("group", ["worked", *"abcdefg", "broken", "sound", "open"])
+@pytest.mark.parametrize(
+    "group", ["worked", *"abcdefg", "broken", "sound", "open", "absent", "seed"]
+)
 def test_spark_says_what_the_check_in_memory_says(
     audited: Audited, directory: Path, group: str
 ) -> None:
@@ -223,3 +239,19 @@ def test_a_witness_shows_the_neighbourhood_at_each(audited: Audited) -> None:
         "    p2: [1/1:1 in 4.1], [1/1:2 in 4.1], 2/1:1",
         "    p3: [1/1:2 in 4.1], [1/1:1 in 4.1], 2/1:1",
     ]
+
+
+def test_without_its_end_a_trace_leaves_liveness_open(audited: Audited) -> None:
+    assert audited.having("open-0", "inconclusive") == {"EVS2.1", "EVS3", "EVS7.1", "TR3"}
+
+
+def test_where_only_views_were_traced_messages_are_inconclusive(audited: Audited) -> None:
+    assert audited.having("views", "pass") == {"TM1", "TM2"}
+    assert {"TG", "EVS1.3", "EVS2.1"} <= audited.having("views", "inconclusive")
+    assert audited.found.doubts["views"] == ["messages were not traced (level views)"]
+
+
+def test_a_node_without_a_trace_is_unknown_and_no_pass(audited: Audited) -> None:
+    assert not audited.failed("absent-p")
+    assert audited.said("absent-p", "EVS1.3").n_unknown == 1
+    assert audited.found.doubts["absent-p"] == ["1 lives have no trace here"]

@@ -4,14 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
 from evensong.sim.history import History
-from evensong.spark.auditing import Audit, run_audit
+from evensong.spark.auditing import Audit
 from evensong.trace.directory import settle
 from evensong.trace.judge import Judgement, judge
 from evensong.trace.parquet import read_run, write_trace
-from tests.sim.history_language import history
 
 
 class Said(NamedTuple):
@@ -45,7 +42,7 @@ class Audited:
         return self.having(run_id, "fail")
 
 
-def with_limits(run: History, **limits: int) -> History:
+def with_limits(run: History, **limits: int | str) -> History:
     """Let every life tell at its start and at its end what the run was made with."""
     for life in run.lives.values():
         told = tuple((name, str(value)) for name, value in limits.items())
@@ -54,13 +51,10 @@ def with_limits(run: History, **limits: int) -> History:
     return run
 
 
-def audit_histories(
-    spark: SparkSession, directory: Path, runs: Mapping[str, str | History]
-) -> Audited:
-    """Write every history as a run and audit all of them at once."""
+def write_histories(directory: Path, runs: Mapping[str, History]) -> None:
+    """Write every history as a run of one trace."""
     for name, run in runs.items():
-        write_trace(history(run) if isinstance(run, str) else run, directory, name)
-    return Audited(run_audit(spark, [str(directory)]))
+        write_trace(run, directory, name)
 
 
 def judged_in_memory(directory: Path, run_id: str) -> Judgement:

@@ -194,6 +194,42 @@ class History:
         return lives_table(self.spark, [*self.known_lives, *self.absent])
 
     @cached_property
+    def names(self) -> DataFrame:
+        """What each life is called: `p3`, or `p3/2` for one of several of a node."""
+        several = F.count("*").over(Window.partitionBy("run_id", "node")) > 1
+        alone = F.concat(F.lit("p"), F.col("node"))
+        numbered = F.concat(alone, F.lit("/"), F.col("incarnation"))
+        name = F.when(several, numbered).otherwise(alone)
+        return kept(self.all_lives.select(*LIFE, name.alias("name")))
+
+    @cached_property
+    def tails(self) -> DataFrame:
+        """Between which configurations of a node the lost tail of a recording lies.
+
+        Ring ids rise at a processor, over its restarts too; so a tail lies between the last
+        configuration before it and the first of the next life.
+        """
+        conf = F.struct("conf_seq", "conf_rep")
+        ends = self.spans.groupBy(*LIFE).agg(F.min(conf).alias("first"), F.max(conf).alias("last"))
+        later = Window.partitionBy("run_id", "node").orderBy("incarnation")
+        following = later.rowsBetween(1, Window.unboundedFollowing)
+        return kept(
+            self.all_lives.select(*LIFE, "is_cut")
+            .join(ends, list(LIFE), "left")
+            .withColumn("after", F.first("first", ignorenulls=True).over(following))
+            .where("is_cut")
+            .select("run_id", "node", "last", "after")
+        )
+
+    @cached_property
+    def limits(self) -> DataFrame:
+        """What a run was made with, as its lives tell at their start; null where they do not."""
+        names = ("window_size", "messages_max", "settle_us", "state_us")
+        told = [F.max(F.col("aux")[name].cast("bigint")).alias(name) for name in names]
+        starts = self.quiet_events.where("etype = 'start'")
+        return kept(starts.groupBy("run_id").agg(*told))
+
+    @cached_property
     def row_findings(self) -> DataFrame:
         """What was found by looking at rows: `rows.OUTPUT`."""
         from evensong.spark.segments import judge_rows

@@ -16,7 +16,7 @@ from evensong.sim import evs
 from evensong.sim.evs import Finding, Reading
 from evensong.sim.history import Delivery, Event, History, Life, LifeId, Send
 from evensong.spark.absent import ring_id
-from evensong.spark.witness import story
+from evensong.spark.witness import Teller
 from evensong.trace.schema import SERVICE_BY_CODE
 
 if TYPE_CHECKING:
@@ -67,12 +67,13 @@ def judge_segment(table: "pa.Table") -> "pa.Table":
     reading = Reading(_history(columns))
     findings = [evs.PROPERTIES[name](reading) for name in JUDGED]
     findings += [members_deliver(reading, _submitters(columns)), _second_deliveries(reading)]
+    teller = Teller(reading, (v for one in findings for v in one.violations[:STORIES_MAX]))
     told: list[tuple[object, ...]] = []
     for finding in findings:
         about = (run_id, segment, finding.property_id)
         told.append((*about, True, finding.checked, finding.unknown, None, None, None, None))
         for number, violation in enumerate(finding.violations):
-            text = story(reading, violation) if number < STORIES_MAX else violation.text
+            text = teller.story(violation) if number < STORIES_MAX else violation.text
             node = violation.nodes[0] if violation.nodes else None
             told.append((*about, False, 0, 0, node, None, _where(reading, violation), text))
     for node, incarnation, count in own_units(reading):

@@ -4,56 +4,74 @@ The first line is the one that the in-memory check gives. Below it each life tha
 has the units in question, shows a few deliveries around them, in its own order.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-from evensong.core.unit import UnitId
 from evensong.sim.evs import Reading, Violation
 from evensong.sim.evs.reading import LifeReading
 
+if TYPE_CHECKING:
+    from evensong.core.unit import UnitId
+
 AROUND: Final = 2  # deliveries shown on either side
 LIVES_MAX: Final = 3
+PLACES_MAX: Final = 4  # of the units in one life; more only if it repeats itself
+UNITS_MAX: Final = 2
 
 
-def story(reading: Reading, violation: Violation) -> str:
-    """Return the witness with its neighbourhood."""
-    units = set(violation.units[:2])
-    if not units:
-        return violation.text
-    lines = [violation.text]
-    for one in _who(reading, violation, units):
-        shown = _neighbourhood(reading, one, units)
-        if shown:
-            lines.append(f"    {one.name}: {shown}")
-    return "\n".join(lines)
+class Teller:
+    """Tells violations of one reading; looks for their units once, for all of them."""
+
+    def __init__(self, reading: Reading, violations: Iterable[Violation]) -> None:
+        self._reading: Final = reading
+        asked = {unit for violation in violations for unit in violation.units[:UNITS_MAX]}
+        # Where each unit that is asked for stands, by life.
+        self._places: Final[list[dict[UnitId, list[int]]]] = []
+        for one in reading.lives:
+            places: dict[UnitId, list[int]] = {}
+            for at, delivery in enumerate(one.life.deliveries):
+                if delivery.unit_id in asked:
+                    places.setdefault(delivery.unit_id, []).append(at)
+            self._places.append(places)
+
+    def story(self, violation: Violation) -> str:
+        """Return the witness with its neighbourhood."""
+        units = violation.units[:UNITS_MAX]
+        has = [
+            (one, sorted(at for unit in units for at in places.get(unit, ())))
+            for one, places in zip(self._reading.lives, self._places, strict=True)
+        ]
+        knowing = [(one, places) for one, places in has if places]
+        named = [pair for pair in knowing if pair[0].node in violation.nodes]
+        others = [pair for pair in knowing if pair[0].node not in violation.nodes]
+        lines = [
+            f"    {one.name}: {_neighbourhood(one, places[:PLACES_MAX])}"
+            for one, places in [*named, *others][:LIVES_MAX]
+        ]
+        return "\n".join([violation.text, *lines])
 
 
-def _who(reading: Reading, violation: Violation, units: set[UnitId]) -> list[LifeReading]:
-    """Choose lives: first those that are blamed, then others that know the units."""
-    has = [one for one in reading.lives if units & {d.unit_id for d in one.life.deliveries}]
-    named = [one for one in has if one.node in violation.nodes]
-    others = [one for one in has if one not in named]
-    return (named + others)[:LIVES_MAX]
-
-
-def _neighbourhood(reading: Reading, one: LifeReading, units: set[UnitId]) -> str:
-    """Show the deliveries around the units: `… 2/1:6, [1/1:2 in 4.1], [1/1:1 in 4.1], 2/1:7 …`."""
+def _neighbourhood(one: LifeReading, places: list[int]) -> str:
+    """Show what a life delivered around some places: `… 2/1:6, [1/1:2 in 4.1], 2/1:7 …`."""
     deliveries = one.life.deliveries
-    places = [at for at, delivery in enumerate(deliveries) if delivery.unit_id in units]
-    shown: list[str] = []
+    near = sorted(
+        {
+            at
+            for place in places
+            for at in range(max(0, place - AROUND), min(len(deliveries), place + AROUND + 1))
+        }
+    )
+    shown = ""
     last = -1
-    for at in range(len(deliveries)):
-        if not any(abs(at - place) <= AROUND for place in places[:4]):
-            continue
+    for at in near:
         if at != last + 1:
-            shown.append("…")
+            shown += " … " if shown else "… "
+        elif shown:
+            shown += ", "
         last = at
-        unit_id = deliveries[at].unit_id
-        if unit_id in units:
+        name = str(deliveries[at].unit_id)
+        if at in places:
             span = one.span_of_delivery(at)
-            where = f" in {span.conf.conf_id}" if span is not None else ""
-            shown.append(f"[{unit_id}{where}]")
-        else:
-            shown.append(str(unit_id))
-    if last < len(deliveries) - 1:
-        shown.append("…")
-    return ", ".join(shown).replace("…, ", "… ").replace(", …", " …")
+            name = f"[{name} in {span.conf.conf_id}]" if span is not None else f"[{name}]"
+        shown += name
+    return shown + (" …" if last < len(deliveries) - 1 else "")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.sound import VIOLATION, counted, summed
 
@@ -14,44 +14,16 @@ if TYPE_CHECKING:
 
 
 def named(history: "History", rows: DataFrame) -> DataFrame:
-    """Add the name of the life: `p3`, or `p3/2` for one of several of a node."""
-    return rows.join(F.broadcast(_names(history)), list(LIFE))
-
-
-def _names(history: "History") -> DataFrame:
-
-    several = F.count("*").over(Window.partitionBy("run_id", "node")) > 1
-    alone = F.concat(F.lit("p"), F.col("node"))
-    numbered = F.concat(alone, F.lit("/"), F.col("incarnation"))
-    return history.all_lives.select(*LIFE, F.when(several, numbered).otherwise(alone).alias("name"))
+    """Add the name of the life."""
+    return rows.join(F.broadcast(history.names), list(LIFE))
 
 
 def may_have_installed(history: "History", pairs: DataFrame) -> DataFrame:
-    """Return those of (run_id, node, conf_id) that the lost tail of a recording may hold.
-
-    Ring ids rise at a processor, over its restarts too; so a tail lies between the last
-    configuration before it and the first of the next life.
-    """
-    conf = F.struct("conf_seq", "conf_rep")
-    ends = history.spans.groupBy(*LIFE).agg(F.min(conf).alias("first"), F.max(conf).alias("last"))
-    later = Window.partitionBy("run_id", "node").orderBy("incarnation")
-    tails = (
-        history.all_lives.select(*LIFE, "is_cut")
-        .join(ends, list(LIFE), "left")
-        .withColumn(
-            "after",
-            F.first("first", ignorenulls=True).over(
-                later.rowsBetween(1, Window.unboundedFollowing)
-            ),
-        )
-        .where("is_cut")
-        .select("run_id", "node", "last", "after")
-    )
-    asked = (
-        pairs.select("run_id", "node", "conf_id").distinct().withColumn("ring", ring_of("conf_id"))
-    )
+    """Return those of (run_id, node, conf_id) that the lost tail of a recording may hold."""
+    asked = pairs.select("run_id", "node", "conf_id").distinct()
     return (
-        asked.join(tails, ["run_id", "node"])
+        asked.withColumn("ring", ring_of("conf_id"))
+        .join(F.broadcast(history.tails), ["run_id", "node"])
         .where("(last is null or ring > last) and (after is null or ring < after)")
         .select("run_id", "node", "conf_id")
         .distinct()
@@ -268,7 +240,7 @@ def consensus(history: "History") -> Finding:
 
 def _agreement(history: "History") -> tuple[DataFrame, DataFrame, DataFrame]:
     """Return who had to agree to which ring; of whom it is not known; who did not."""
-    agreed = (
+    agreed = kept(
         history.quiet_events.where("etype = 'state' and aux['state'] = 'commit'")
         .select("run_id", F.col("aux")["ring"].alias("conf_id"), "node")
         .distinct()
@@ -281,9 +253,9 @@ def _agreement(history: "History") -> tuple[DataFrame, DataFrame, DataFrame]:
         .join(agreed.select("run_id").distinct(), "run_id", "left_semi")
         .select(*LIFE, "name", "conf_id", F.explode("members").alias("member"))
     )
-    silent = asked.join(
-        agreed.withColumnRenamed("node", "member"), ["run_id", "conf_id", "member"], "left_anti"
-    )
+    asked = kept(asked)
+    has_agreed = agreed.withColumnRenamed("node", "member")
+    silent = kept(asked.join(has_agreed, ["run_id", "conf_id", "member"], "left_anti"))
     maybe = may_have_installed(
         history, silent.select("run_id", F.col("member").alias("node"), "conf_id")
     ).withColumnRenamed("node", "member")

@@ -10,11 +10,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evensong.spark.properties.finding import Finding
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
 
 VIOLATION = ("run_id", "node", "incarnation", "conf_id", "text")
+
+
+def nothing(history: "History") -> Finding:
+    """Return the finding of a property that nothing was about."""
+    counts = small_table(history.spark, [], "run_id string, n_checked bigint, n_unknown bigint")
+    return Finding(counts, no_violations(history))
+
+
+def no_violations(history: "History") -> DataFrame:
+    """Return violations of which there are none."""
+    columns = "run_id string, node bigint, incarnation bigint, conf_id string, text string"
+    return small_table(history.spark, [], columns)
 
 
 def row_violations(history: "History", property_id: str) -> DataFrame:

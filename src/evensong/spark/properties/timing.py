@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.membership import named
-from evensong.spark.properties.sound import VIOLATION, counted, summed
+from evensong.spark.properties.sound import VIOLATION, counted, nothing, summed
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
-
-
-def _limits(history: "History") -> DataFrame:
-    """Return the limits of each run, as its lives tell them."""
-    names = ("window_size", "messages_max", "settle_us", "state_us")
-    told = [F.max(F.col("aux")[name].cast("bigint")).alias(name) for name in names]
-    return history.quiet_events.where("etype = 'start'").groupBy("run_id").agg(*told)
 
 
 def _visits(history: "History") -> DataFrame:
@@ -45,7 +38,9 @@ def window(history: "History") -> Finding:
     """
     ring = Window.partitionBy("run_id", "conf_id").orderBy("token_seq", "node", "incarnation")
     stretch = Window.partitionBy("run_id", "conf_id", "stretch").orderBy("token_seq")
-    limits = _limits(history).where("window_size is not null and messages_max is not null")
+    limits = history.limits.where("window_size is not null and messages_max is not null")
+    if limits.isEmpty():
+        return nothing(history)
     sizes = history.spans.groupBy("run_id", "conf_id").agg(
         F.max(F.size("members")).alias("n_members")
     )
@@ -83,15 +78,15 @@ def window(history: "History") -> Finding:
 def token_uniqueness(history: "History") -> Finding:
     """TF2: on one ring, no two visits forward the same token_seq."""
     visits = _visits(history)
-    one = Window.partitionBy("run_id", "conf_id", "token_seq").orderBy("node", "incarnation")
+    key = ["run_id", "conf_id", "token_seq"]
+    by_token = visits.groupBy(*key).agg(F.count("*").alias("n"))
+    checked = summed(counted(by_token, "n"))
+    again = kept(by_token.where("n > 1"))
+    if again.isEmpty():
+        return Finding(checked, nothing(history).violations)
+    one = Window.partitionBy(*key).orderBy("node", "incarnation")
     twice = (
-        named(
-            history,
-            visits.join(
-                visits.groupBy("run_id", "conf_id", "token_seq").count().where("count > 1"),
-                ["run_id", "conf_id", "token_seq"],
-            ),
-        )
+        named(history, visits.join(F.broadcast(again), key))
         .withColumn("other", F.lag("name").over(one))
         .where("other is not null")
     )
@@ -99,7 +94,7 @@ def token_uniqueness(history: "History") -> Finding:
         "concat('token ', token_seq, ' of ', conf_id, ' is forwarded by ', other, ' and by ', name)"
         " as text"
     )
-    return Finding(summed(counted(visits, "1")), twice.selectExpr(*LIFE, "conf_id", text))
+    return Finding(checked, twice.selectExpr(*LIFE, "conf_id", text))
 
 
 def settles(history: "History") -> Finding:
@@ -107,7 +102,9 @@ def settles(history: "History") -> Finding:
 
     Times of different hosts cannot be compared, so each node's own are: faults are recorded there.
     """
-    limits = _limits(history).where("settle_us is not null").select("run_id", "settle_us")
+    limits = history.limits.where("settle_us is not null").select("run_id", "settle_us")
+    if limits.isEmpty():
+        return nothing(history)
     fault = (
         history.quiet_events.where("etype = 'fault_inject'")
         .groupBy("run_id", "node")
@@ -129,7 +126,9 @@ def settles(history: "History") -> Finding:
 
 def leaves_states(history: "History") -> Finding:
     """LV-3: no process stays in a state other than operational for longer than its bound."""
-    limits = _limits(history).where("state_us is not null").select("run_id", "state_us")
+    limits = history.limits.where("state_us is not null").select("run_id", "state_us")
+    if limits.isEmpty():
+        return nothing(history)
     # A new state ends the one before it; so does the end of the life, if there is one.
     life = Window.partitionBy(*LIFE).orderBy("pseq")
     states = (
