@@ -21,16 +21,18 @@ from evensong.cli.command import (
 )
 from evensong.cli.progress import Progress
 from evensong.core.ids import PROCESSORS_MAX
-from evensong.sim.tally import Failure, Tally
+from evensong.sim.tally import Failure, Tally, statuses_of
 from evensong.spark.session import add_spark_options, session_from
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from evensong.sim.campaign import Done
+    from evensong.sim.evs import Status
     from evensong.spark.campaign.conduct import Part
     from evensong.spark.campaign.plan import Campaign
     from evensong.spark.campaign.tasks import Shrunk
+    from evensong.spark.campaign.verdicts import Audited
 
 ALL: Final = "all"
 SEEDS_MAX: Final = 100_000_000
@@ -83,6 +85,11 @@ def register(subparsers: Subparsers) -> None:
         metavar="N|all",
         help="keep the traces of so many runs, spread over the seeds, whether they pass or not "
         "(default: 0; those of failing runs are kept anyway)",
+    )
+    parser.add_argument(
+        "--no-audit",
+        action="store_true",
+        help="do not judge the traces that are kept a second time, by the audit",
     )
     parser.add_argument(
         "--shrink",
@@ -149,6 +156,7 @@ class _Command:
         output = args.output or f"out/{campaign.name()}"
         self._store: Final[Store] = Store(Folder(spark, output), campaign)
         self._conductor: Final = Conductor(spark, campaign, self._store)
+        self._statuses: Final[dict[str, dict[str, Status]]] = {}  # of runs that have a trace
         self._found = 0  # runs that were there before
         self._shrunk: Final[list[dict[str, object]]] = []
         self._audit: dict[str, object] = {}
@@ -176,7 +184,7 @@ class _Command:
             except KeyboardInterrupt:
                 is_interrupted = True
         if not is_interrupted:
-            self._store.keep_summary(json.dumps(self._plain(), indent=2) + "\n")
+            self._store.keep_summary(self._plain())
         if self._args.json:
             print(json.dumps({**self._plain(), **self._measured(seconds, is_interrupted)}))
         if is_interrupted:
@@ -199,9 +207,7 @@ class _Command:
         finished = {}
         for seeds, dones in self._store.finished():
             finished[seeds] = again(seeds, dones)
-            for done in dones:
-                if done.outcome is not None:
-                    self._tally.add(done)
+            self._take([done for done in dones if done.outcome is not None])
         self._found = self._tally.runs
         return finished
 
@@ -220,6 +226,10 @@ class _Command:
     def _take(self, dones: "list[Done]") -> None:
         for done in dones:
             self._tally.add(done)
+            task, outcome, _ = done
+            if outcome and (outcome.violations or self._campaign.keeps_trace(task.seed)):
+                judged = statuses_of(outcome, clients=self._campaign.clients)
+                self._statuses[task.run_id()] = judged
 
     # What fails
 
@@ -272,10 +282,8 @@ class _Command:
     # The audit
 
     def _judge(self) -> None:
-        """Write the table of verdicts, of the simulator and of the audit."""
-        from evensong.spark.campaign.verdicts import write_verdicts
-
-        audited = write_verdicts(self._spark, self._store, _audit)
+        """Have the traces judged by the audit, and hold the two judges against each other."""
+        audited = self._judged_before() or self._judge_traces()
         self._audit = audited._asdict()
         if self._args.json:
             return
@@ -286,6 +294,36 @@ class _Command:
             wrong = ", ".join(audited.disagreements)
             print(f"\n{told}: {f'it DISAGREES on {wrong}' if wrong else 'it agrees'}")
         print(f"\nkept in {self._store.folder.local('')}")
+
+    def _judged_before(self) -> "Audited | None":
+        """Return what was judged the last time, if no run is new and no trace is left out."""
+        from evensong.spark.campaign.verdicts import Audited
+
+        before = self._store.summary() if self._found == self._tally.runs else None
+        if before is None or not isinstance(before["audit"], dict):
+            return None
+        audited = Audited.from_plain(before["audit"])
+        is_enough = self._args.no_audit or audited.runs == len(self._store.traced())
+        return audited if is_enough else None
+
+    def _judge_traces(self) -> "Audited":
+        from evensong.spark.auditing import run_audit
+        from evensong.spark.campaign.store import TRACES
+        from evensong.spark.campaign.verdicts import Audited, disagreements
+        from evensong.spark.properties import PROPERTIES
+
+        traced = self._store.traced()
+        if self._args.no_audit or not traced:
+            return Audited(0, [], [])
+        with Progress("audit", len(PROPERTIES)) as progress:
+            found = run_audit(
+                self._spark,
+                [self._store.folder.local(TRACES)],
+                keep_going=True,  # a run that broke may have left what is no trace; it is named
+                told=lambda _, number, __: progress.advance(int(number > 0)),
+            )
+        self._store.add_audit(found.verdicts)
+        return Audited(len(traced), disagreements(found.verdicts, self._statuses), found.refused)
 
     # What is told
 
@@ -321,7 +359,7 @@ class _Command:
                 for task, _, text in self._tally.lost()
             ],
             "traces": self._store.traced(),
-            "shrunk": self._shrunk,
+            "shrunk": sorted(self._shrunk, key=lambda one: str(one["file"])),
             "audit": self._audit,
         }
 
@@ -334,22 +372,6 @@ class _Command:
             "interrupted": is_interrupted,
             "output": self._store.folder.local(""),
         }
-
-
-def _audit(spark: "SparkSession", path: str) -> "tuple[DataFrame, list[str]]":
-    """Judge the traces that are kept, and show how far that has come."""
-    from evensong.spark.auditing import run_audit
-    from evensong.spark.properties import PROPERTIES
-    from evensong.spark.verdicts import verdict_table
-
-    with Progress("audit", len(PROPERTIES)) as progress:
-        found = run_audit(
-            spark,
-            [path],
-            keep_going=True,  # a run that broke may have left what is no trace; it is named
-            told=lambda _, number, __: progress.advance(int(number > 0)),
-        )
-    return verdict_table(found.history, found.verdicts), found.refused
 
 
 def _plan_name(failure: Failure) -> str:

@@ -109,6 +109,13 @@ def test_when_all_runs_of_a_part_are_lost_the_rest_is_not_tried(
     with pytest.raises(SparkFailed, match="all runs of seeds 0:10 were lost; of the first: it "):
         conduct(spark, tmp_path, lose)
 
+    # Those that are tried again and lost again are not all: others of their part are known.
+    known = Done(SMALL.task(0), next(run_seeds(SMALL, [0])).done.outcome)
+    runs: list[Done] = []
+    part = Part(SMALL.seeds, range(1, 10), (known,))
+    conductor(spark, tmp_path, lose).run([part], runs.extend, lambda steps: None)
+    assert [done.task.seed for done in runs] == list(range(1, 10))
+
 
 def test_an_error_that_is_no_death_ends_it_and_its_jobs(
     spark: SparkSession, tmp_path: Path

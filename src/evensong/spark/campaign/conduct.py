@@ -252,7 +252,8 @@ def _shrink(failure: Failure, runs_max: int, seconds_max: float, _: int) -> Shru
 
 def _check_not_in_vain(part: Part, runs: list[Done]) -> None:
     """Stop when all runs of a part are lost: then it is not they, but what they run on."""
-    if len(runs) >= SEEDS_PER_LAST_TASK and all(done.outcome is None for done in runs):
+    is_whole = not part.known and len(runs) >= SEEDS_PER_LAST_TASK
+    if is_whole and all(done.outcome is None for done in runs):
         seeds = f"{part.seeds.start}:{part.seeds.stop}"
         raise SparkFailed(f"all runs of seeds {seeds} were lost; of the first: {runs[0].text}")
 

@@ -4,24 +4,28 @@
     runs/seeds-A-B.parquet   one row a run; a part that is there is finished
     traces/run_id=SEED/…     traces of failing runs, and of those that were to be kept
     plans/plan-SEED-ID.json  failing runs, shrunk
-    verdicts/                one row a run and property
+    verdicts/                one row a run and property: in parts as runs, and those of the audit
     summary.json             what it all came to
 
-Every file is there whole or not at all, and a part comes after its traces: whatever kills a
-campaign, it goes on with the first part that is not there.
+Every file is there whole or not at all, and the runs of a part come after their verdicts and
+traces: whatever kills a campaign, it goes on with the first part that is not there.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from evensong.errors import BadCampaign
 from evensong.sim.campaign import Done
 from evensong.sim.setup import Setup, setup_to_json
-from evensong.spark.campaign import rows
+from evensong.spark.campaign import rows, verdicts
 from evensong.spark.campaign.plan import Campaign
 from evensong.spark.campaign.tasks import Ran
 from evensong.spark.files import Folder
+
+if TYPE_CHECKING:
+    from evensong.spark.verdicts import Verdict
 
 DESCRIPTION: Final = "campaign.json"
 SUMMARY: Final = "summary.json"
@@ -67,8 +71,16 @@ class Store:
             if trace:
                 self.folder.write_tree(f"{TRACES}/run_id={done.task.run_id()}", trace)
             runs.append(done)
-        content = rows.to_parquet(runs, self._campaign)
-        self.folder.write(f"{RUNS}/seeds-{part.start}-{part.stop}.parquet", content)
+        name = f"seeds-{part.start}-{part.stop}.parquet"
+        judged = verdicts.of_simulator(runs, self._campaign)
+        self.folder.write(f"{VERDICTS}/{name}", verdicts.to_parquet(judged))
+        # Last of all: a part whose runs are there is finished.
+        self.folder.write(f"{RUNS}/{name}", rows.to_parquet(runs, self._campaign))
+
+    def add_audit(self, judged: "Iterable[Verdict]") -> None:
+        """Keep what the audit said of the traces."""
+        content = verdicts.to_parquet(verdicts.of_audit(judged))
+        self.folder.write(f"{VERDICTS}/{verdicts.AUDIT}.parquet", content)
 
     def traced(self) -> list[str]:
         """Return the ids of the runs whose traces are there."""
@@ -79,6 +91,13 @@ class Store:
         self.folder.write(f"plans/{name}", setup_to_json(setup).encode())
         return self.folder.local(f"plans/{name}")
 
-    def keep_summary(self, text: str) -> None:
+    def summary(self) -> dict[str, object] | None:
+        """Return what the campaign came to, if that is written down."""
+        if not self.folder.has(SUMMARY):
+            return None
+        found = json.loads(self.folder.read(SUMMARY))
+        return found if isinstance(found, dict) else None
+
+    def keep_summary(self, summary: dict[str, object]) -> None:
         """Write what the campaign came to."""
-        self.folder.write(SUMMARY, text.encode())
+        self.folder.write(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())

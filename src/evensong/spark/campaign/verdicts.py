@@ -1,68 +1,83 @@
 """One table of judgements over a whole campaign: a row for each run and property.
 
 The simulator has judged every run while it had the whole history in memory. The runs whose traces
-are kept are judged a second time, from their traces, by the audit; the two must agree.
+are kept are judged a second time, from their traces, by the audit; the two must not contradict each
+other. All of it is written by the driver, so that executors need no disk that they share with it.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+import io
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from evensong.spark.campaign.store import RUNS, TRACES, VERDICTS
+from evensong.sim.campaign import Done
+from evensong.sim.evs import Status
+from evensong.sim.run import Counts
+from evensong.sim.tally import statuses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from evensong.spark.campaign.plan import Campaign
+    from evensong.spark.verdicts import Verdict
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from evensong.spark.campaign.store import Store
-
-# Judges the traces at a path: verdicts, and what could not be read and why.
-Audit: TypeAlias = "Callable[[SparkSession, str], tuple[DataFrame, list[str]]]"
-
-COLUMNS: Final = (
-    "run_id",
-    "property",
-    "judge",
-    "status",
-    "n_checked",
-    "n_unknown",
-    "n_violations",
-    "samples",
-)
 SIMULATOR: Final = "simulator"
 AUDIT: Final = "audit"
+DECIDED: Final = (Status.PASS.value, Status.FAIL.value)
+
+SCHEMA: Final = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("property", pa.string()),
+        ("judge", pa.string()),
+        ("status", pa.string()),
+        ("n_checked", pa.int64()),
+        ("n_unknown", pa.int64()),
+        ("n_violations", pa.int64()),
+        ("samples", pa.list_(pa.string())),
+    ]
+)
+
+Row: TypeAlias = dict[str, object]
+Statuses: TypeAlias = Mapping[str, Mapping[str, Status]]  # by run and property
 
 
-def of_simulator(runs: "DataFrame") -> "DataFrame":
-    """Return the verdicts that are folded into rows of runs."""
-    each = runs.select("seed", "violations", F.explode("verdicts").alias("verdict"))
-    texts = F.transform(
-        F.filter("violations", lambda one: one["property"] == F.col("verdict.property")),
-        lambda one: one["text"],
-    )
-    return each.select(
-        F.col("seed").cast("string").alias("run_id"),
-        "verdict.property",
-        F.lit(SIMULATOR).alias("judge"),
-        "verdict.status",
-        "verdict.n_checked",
-        "verdict.n_unknown",
-        "verdict.n_violations",
-        texts.alias("samples"),
-    )
+def of_simulator(runs: Iterable[Done], campaign: "Campaign") -> list[Row]:
+    """Return the simulator's verdicts on runs, by seed; of lost runs there are none."""
+    found: list[Row] = []
+    for task, outcome, _ in sorted(runs, key=lambda done: done.task.seed):
+        if outcome is None:
+            continue
+        for name, status in statuses_of(outcome, clients=campaign.clients).items():
+            broken = [one.text for one in outcome.violations if one.property_id == name]
+            found.append(
+                {
+                    "run_id": task.run_id(),
+                    "property": name,
+                    "judge": SIMULATOR,
+                    "status": status.value,
+                    **outcome.counts.get(name, Counts(0, 0, len(broken)))._asdict(),
+                    "samples": broken,
+                }
+            )
+    return found
 
 
-def of_audit(verdicts: "DataFrame") -> "DataFrame":
-    """Return the audit's verdicts in the same form."""
-    return verdicts.withColumn("judge", F.lit(AUDIT)).select(*COLUMNS)
+def of_audit(verdicts: "Iterable[Verdict]") -> list[Row]:
+    """Return the audit's verdicts in the same form, by run and property."""
+    ordered = sorted(verdicts, key=lambda one: (one.run_id, one.property))
+    return [
+        {name: value for name, value in one._asdict().items() if name in SCHEMA.names}
+        | {"judge": AUDIT}
+        for one in ordered
+    ]
 
 
-def disagreements(verdicts: "DataFrame") -> "DataFrame":
-    """Return the runs and properties of which one judge says that they hold and one that not."""
-    statuses = verdicts.where(F.col("status").isin("pass", "fail"))
-    both = statuses.groupBy("run_id", "property").agg(F.collect_set("status").alias("statuses"))
-    return both.where(F.size("statuses") > 1).select("run_id", "property")
+def to_parquet(rows: list[Row]) -> bytes:
+    """Return verdicts as a Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 class Audited(NamedTuple):
@@ -72,19 +87,22 @@ class Audited(NamedTuple):
     disagreements: list[str]  # run and property
     refused: list[str]  # traces that it could not judge, and why
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, object]) -> Self:
+        """Return what was written down of it."""
+        runs, differing, refused = (plain[name] for name in cls._fields)
+        assert isinstance(runs, int)
+        assert isinstance(differing, list)
+        assert isinstance(refused, list)
+        return cls(runs, differing, refused)
 
-def write_verdicts(spark: "SparkSession", store: "Store", audit: Audit) -> Audited:
-    """Write the table of verdicts; with traces to judge, hold the two judges against each other."""
-    judged = of_simulator(spark.read.parquet(store.folder.place(RUNS)))
-    runs = len(store.traced())
-    differing: list[str] = []
-    refused: list[str] = []
-    if runs:
-        verdicts, refused = audit(spark, store.folder.local(TRACES))
-        judged = judged.unionByName(of_audit(verdicts)).cache()
-        rows = disagreements(judged).orderBy("run_id", "property").collect()
-        differing = [f"{row.run_id} {row.property}" for row in rows]
-    ordered = judged.orderBy("run_id", "property", "judge").coalesce(1)
-    ordered.write.mode("overwrite").parquet(store.folder.place(VERDICTS))
-    judged.unpersist()
-    return Audited(runs, differing, refused)
+
+def disagreements(verdicts: "Iterable[Verdict]", statuses: Statuses) -> list[str]:
+    """Name the runs and properties of which one judge says that they hold and one that not."""
+    found = []
+    for one in verdicts:
+        status = statuses.get(one.run_id, {}).get(one.property)
+        is_decided = status is not None and {status.value, one.status} <= set(DECIDED)
+        if status is not None and is_decided and status.value != one.status:
+            found.append(f"{one.run_id} {one.property}")
+    return sorted(found)

@@ -26,6 +26,7 @@ from evensong.cli.command import (
 from evensong.cli.main import main
 from evensong.sim.campaign import Done
 from evensong.sim.coverage import REACHABLE
+from evensong.spark import auditing
 from evensong.spark.campaign import conduct
 from evensong.spark.campaign.conduct import Conductor
 from evensong.spark.campaign.plan import SEEDS_PER_PART, Campaign
@@ -68,7 +69,8 @@ def tables(directory: Path) -> dict[str, object]:
 def test_a_campaign_is_summed_up_and_kept(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--seeds", "0:6", "--output", str(tmp_path), "--keep-traces", "2", *SMALL]
+    kept_too = ["--keep-traces", "2", "--no-audit"]
+    words = ["--seeds", "0:6", "--output", str(tmp_path), *kept_too, *SMALL]
     assert campaign(*words) == EXIT_OK
     told = capsys.readouterr().out
     assert re.search(r"^Spark was ready after \d+\.\d s$", told, re.MULTILINE)
@@ -108,6 +110,28 @@ def test_json_is_what_sim_says_and_more(
     assert result["output"] == str(tmp_path)
     assert (result["traces"], result["shrunk"]) == ([], [])
     assert isinstance(result["session_seconds"], float)
+
+
+def test_a_trace_that_is_kept_goes_through_the_audit(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A few properties are enough here: each costs Spark some queries, however small the trace.
+    few = partial(auditing.run_audit, properties=["EVS1.2", "EVS4", "TM1"])
+    monkeypatch.setattr(auditing, "run_audit", few)
+    words = ["--seeds", "0:2", "--output", str(tmp_path), "--keep-traces", "1", *SMALL]
+    assert campaign(*words) == EXIT_OK
+    assert "1 trace judged by the audit, too: it agrees" in capsys.readouterr().out
+    rows = pq.read_table(tmp_path / "verdicts").to_pylist()
+    audited = {row["property"]: row for row in rows if row["judge"] == "audit"}
+    assert {row["run_id"] for row in audited.values()} == {"0"}
+    assert audited["EVS1.2"]["status"] == "pass"
+    simulated = {
+        row["property"] for row in rows if (row["judge"], row["run_id"]) == ("simulator", "0")
+    }
+    assert simulated > audited.keys() == {"EVS1.2", "EVS4", "TM1"}
 
 
 def test_clients_are_judged_too(
@@ -282,9 +306,8 @@ def test_a_planted_bug_is_found_kept_and_shrunk(mutated: Path, tmp_path: Path) -
     assert isinstance(MUTANT.killer, Seeds)
     output = tmp_path / "found"
     words = ["--seeds", f"{MUTANT.killer.first}:{MUTANT.killer.last}", "--output", str(output)]
-    command = own(
-        *words, "--shrink", "1", "--shrink-seconds", "5", "--master", "local[2]", "--json"
-    )
+    bounds = ["--shrink", "1", "--shrink-seconds", "5", "--no-audit", "--master", "local[2]"]
+    command = own(*words, *bounds, "--json")
     found = subprocess.run(
         command, env=environment(mutated), capture_output=True, text=True, check=False
     )
@@ -298,7 +321,6 @@ def test_a_planted_bug_is_found_kept_and_shrunk(mutated: Path, tmp_path: Path) -
     assert seeds
     assert sorted(read_trace(output / "traces")) == seeds == result["traces"]
     assert failures[0]["command"] == f"evensong sim --seed {failures[0]['seed']}"
-    assert result["audit"] == {"runs": len(seeds), "disagreements": [], "refused": []}
     rows = pq.read_table(output / "runs").to_pylist()
     assert {str(row["seed"]) for row in rows if row["status"] == "failed"} == set(seeds)
 
