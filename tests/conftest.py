@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
         return None
     from xdist.scheduler import LoadGroupScheduling
 
-    class OneSession(LoadGroupScheduling):
+    class OneSession(LoadGroupScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
             return "spark" if nodeid.startswith(ON_SPARK) else nodeid
 
