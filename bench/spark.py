@@ -23,7 +23,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.synthetic import PLANT_NODE, PLANTS, Ring, make, n_rows, plan, units
+from bench.synthetic import PLANTS, make
+from bench.synthetic.plan import PLANT_NODE, Ring, n_rows, plan
+from bench.synthetic.rows import units
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +160,7 @@ def find_planted(args: argparse.Namespace, rows: int, plant: str) -> dict[str, o
     properties = said["properties"]
     assert isinstance(properties, dict)
     failing = {name for name, verdict in properties.items() if verdict["status"] == "fail"}
-    told = [text for name in failing for text in properties[name]["samples"]]
+    told = [text for name in failing for text in properties[name]["witnesses"]]
     names = [f"p{PLANT_NODE}", *planted_units(ring)]
     return {
         "plant": plant,

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from bench.spark import EXPECTED, planted_units
-from bench.synthetic import PLANTS, make, n_rows, plan
+from bench.synthetic import PLANTS, make
+from bench.synthetic.plan import n_rows, plan
 from evensong.sim import evs
+from evensong.sim.evs.groups import check_groups
 from evensong.trace.parquet import read_trace
 
 CYCLES = 2
@@ -22,10 +24,17 @@ def test_a_clean_trace_passes_and_is_about_everything(tmp_path: Path) -> None:
     assert passed == set(evs.PROPERTIES) - NEED_MORE
 
 
+def test_a_clean_trace_is_about_every_promise_to_clients(tmp_path: Path) -> None:
+    for history in read_trace(make(tmp_path, 1, cycles=CYCLES)).values():
+        verdict = check_groups(history)
+        assert verdict.failed == ()
+        assert verdict.having(evs.Status.VACUOUS) == ()
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_is_planted_breaks_what_is_expected(plant: str, tmp_path: Path) -> None:
     history = read_trace(make(tmp_path, 1, plant, cycles=CYCLES))["long"]
-    assert set(evs.check(history).failed) == EXPECTED[plant]
+    assert {*evs.check(history).failed, *check_groups(history).failed} == EXPECTED[plant]
 
 
 def test_traces_have_about_the_size_that_was_asked_for() -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow
 import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -15,9 +16,11 @@ from evensong.spark.session import session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow
-
-CONF = {"spark.executor.memory": "512m", "spark.driver.memory": "1g"}
+CONF = {
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+}
 
 
 def computed(spark: SparkSession) -> list[tuple[object, ...]]:
@@ -91,7 +94,8 @@ def change_the_last(path: Path) -> None:
     digests = rows.column("digest").to_pylist()
     digests[-1] ^= 1
     at = rows.schema.get_field_index("digest")
-    changed = rows.set_column(at, rows.schema.field(at), [digests])
+    field = rows.schema.field(at)
+    changed = rows.set_column(at, field, pyarrow.array(digests, field.type))
     parquet.write_table(changed, path)
 
 
