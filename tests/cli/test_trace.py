@@ -113,7 +113,7 @@ def two_traces(root: Path, level: str) -> None:
         conf = Configuration(RING, NO_RING, (1, 2), transitional=False, cause="start")
         spool.change_state(StateChange("commit", RING, "start", 0), 1)
         spool.install(conf, 2)
-        spool._begin_anew()
+        spool.begin_anew()
         for seq in (1, 2) if node == 1 else (2, 1):
             deliver(spool, seq, payload(seq))
         spool.end("stop", 9)
@@ -196,7 +196,7 @@ def test_a_merge_begins_again_where_files_move_under_its_eyes(
 
     def late(path: Path) -> Fragment | None:
         if path.suffix == OPEN and len(list(path.parent.iterdir())) < 3:
-            spool._begin_anew()
+            spool.begin_anew()
         return read_spool(path)
 
     monkeypatch.setattr(directory, "read_spool", late)
