@@ -11,7 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-audit test-install test-large test-net lint mutants hostile soak bench bench-failover bench-idle bench-against-corosync clean
+.PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile soak bench \
+    bench-spark bench-campaign bench-failover bench-idle bench-against-corosync clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,6 +42,9 @@ test-audit: $(READY) ## Spark's verdicts against those of the check in memory: s
 test-net: $(READY) ## as root: daemons in namespaces, on a network that treats them badly
 	$(BIN)/python -m pytest -v --net tests/net $(PYTEST_ARGS)
 
+test-cluster: $(READY) ## audit and campaign on a cluster of Spark, started here for it
+	$(BIN)/python -m pytest -v --cluster tests/cluster $(PYTEST_ARGS)
+
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
 
@@ -54,11 +58,17 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
 
+bench-campaign: $(READY) ## what Spark costs a campaign, beside plain processes
+	$(BIN)/python -m bench.campaign
+
 bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 	$(BIN)/python -m bench.failover
 
 bench-against-corosync: $(READY) ## as root: messages a second, client to clients, beside corosync
 	$(BIN)/python -m bench.against_corosync
+
+bench-spark: $(READY) ## how long an audit of ten to eighty million deliveries takes
+	$(BIN)/python -m bench.spark --dir out/traces --plant all
 
 bench-idle: $(READY) ## as root: what an idle ring costs and how it wakes, beside corosync
 	$(BIN)/python -m bench.idle

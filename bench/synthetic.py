@@ -91,14 +91,14 @@ class Stay(NamedTuple):
         return f"{self.ring.seq + 2}.{self.together[0]}"
 
 
-def plan(rows: int, plant: str = "") -> list[list[Ring]]:
+def plan(rows: int, plant: str = "", cycles: int = CYCLES) -> list[list[Ring]]:
     """Return the rings of the long run in order, those at the same time together."""
-    share = rows // (CYCLES * 12)  # a whole ring has twice as much as each of its sides
+    share = rows // (cycles * 12)  # a whole ring has twice as much as each of its sides
     phases: list[list[Ring]] = []
     sent = dict.fromkeys(NODES, 0)
     seq, now = 4, 0
-    for number in range(2 * CYCLES + 1):
-        is_last = number == 2 * CYCLES
+    for number in range(2 * cycles + 1):
+        is_last = number == 2 * cycles
         rings = []
         for members in SIDES if number % 2 else (NODES,):
             step = BATCH * len(members)
@@ -106,7 +106,7 @@ def plan(rows: int, plant: str = "") -> list[list[Ring]]:
             n_regular = max(least, (share // 2 if number % 2 else share) // step * step)
             n_left = 0 if is_last else LEFT_BEHIND
             heirs = members if number % 2 else SIDES[0]
-            here = plant if number == CYCLES // 2 * 2 else ""
+            here = plant if number == cycles // 2 * 2 else ""
             rings.append(Ring(seq, members, n_regular, n_left, heirs, now, dict(sent), here))
         for ring in rings:
             for member in ring.members:
@@ -218,7 +218,7 @@ def past(node: int, stay: Stay, visit: np.ndarray) -> np.ndarray:
     known = np.maximum(visit * BATCH - LAG, 0)
     if stay.ring.plant == "missing" and node == PLANT_NODE:
         known = known - (known > stay.ring.planted_at)
-    return stay.start + known
+    return np.asarray(stay.start + known)
 
 
 def sends(node: int, stay: Stay) -> Columns:
@@ -418,20 +418,20 @@ def _write(table: str, tables: Iterator[pa.Table], path: Path) -> None:
             file.write_table(pa.concat_tables(waiting), row_group_size=2 * ROW_GROUP)
 
 
-def make(directory: Path, rows: int, plant: str = "") -> Path:
+def make(directory: Path, rows: int, plant: str = "", cycles: int = CYCLES) -> Path:
     """Return a trace with so many deliveries, made now if it is not there; whole or not at all."""
     assert plant in ("", *PLANTS)
-    place = directory / (f"{rows}-{plant}" if plant else str(rows))
+    place = directory / "-".join([str(rows), *([plant] if plant else [])])
     if place.is_dir():
         return place
-    clean = make(directory, rows) if plant else None
+    clean = make(directory, rows, cycles=cycles) if plant else None
     nodes = (PLANT_NODE,) if plant else NODES
     directory.mkdir(parents=True, exist_ok=True)
     with whole(place) as made:
         if clean is not None:
             shutil.copytree(clean, made, copy_function=os.link)  # one node's files are its own
             shutil.rmtree(made / "run_id=long" / f"node={PLANT_NODE}")
-        phases = plan(rows, plant)
+        phases = plan(rows, plant, cycles)
         with ProcessPoolExecutor(os.cpu_count()) as workers:
             write = partial(write_node, phases=phases, run=made / "run_id=long")
             list(workers.map(write, nodes))

@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="collect tests/net too, which takes root and minutes",
     )
     parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="collect tests/cluster too, which starts a cluster of Spark on this machine",
+    )
+    parser.addoption(
         "--rewrite-goldens",
         action="store_true",
         help="write the stories of tests/scenarios anew; review them as a diff",
@@ -52,7 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_left_out = collection_path.name == "net" and not config.getoption("--net")
+    name = collection_path.name
+    is_left_out = name in ("net", "cluster") and not config.getoption(f"--{name}")
     return True if is_left_out else None
 
 

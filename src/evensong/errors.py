@@ -18,6 +18,7 @@ EvensongError
 ├── ConnectionClosed    the program closed the connection before; nothing was done
 ├── OutcomeUnknown      a message was handed over and the daemon lost; it may be ordered or not
 ├── BadScenario         a text scenario or fault plan that cannot be read
+├── BadCampaign         a directory that holds another campaign, or cannot hold one
 ├── BadTrace            a trace that cannot be read or written
 ├── SparkUnavailable    PySpark or a Java for it is missing, or it does not start
 ├── SparkFailed         Spark gave up in the middle of its work
@@ -135,6 +136,10 @@ class OutcomeUnknown(EvensongError):
 
 class BadScenario(EvensongError):
     """A text scenario or fault plan that cannot be read; the message names the line."""
+
+
+class BadCampaign(EvensongError):
+    """A directory that holds another campaign, or cannot hold one; the message says which."""
 
 
 class BadTrace(EvensongError):

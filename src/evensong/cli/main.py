@@ -11,6 +11,7 @@ from evensong import __version__
 from evensong.cli import (
     audit,
     bench,
+    campaign,
     completion,
     config,
     daemon,
@@ -46,6 +47,7 @@ from evensong.errors import (
 COMMANDS: Final[tuple[Command, ...]] = (
     demo,
     sim,
+    campaign,
     up,
     daemon,
     status,

@@ -103,6 +103,15 @@ def perform(task: Task) -> Outcome:
     return outcome
 
 
+def broken_by(setup: Setup) -> frozenset[str]:
+    """Try a setup: return the properties that it breaks; none if it is nothing to run at all."""
+    try:
+        admit.check(setup)
+    except EvensongError:
+        return frozenset()  # smaller, but nothing that `--plan` would run
+    return run_recorded(setup)[0].broken()
+
+
 def results(tasks: Iterable[Task], jobs: int) -> Generator[Done]:
     """Do all tasks; yield each as it is over. Close the iterator to stop before the end."""
     if jobs == 1:

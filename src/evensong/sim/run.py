@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from evensong.errors import EvensongError, InvariantBroken
 from evensong.sim import coverage, evs
@@ -44,6 +44,14 @@ MISTAKES: Final = (
 )
 
 
+class Counts(NamedTuple):
+    """How much of a run a property was about."""
+
+    n_checked: int
+    n_unknown: int = 0
+    n_violations: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run came to."""
@@ -61,6 +69,7 @@ class Outcome:
     virtual_us: int
     seconds: float
     happened: Mapping[str, int] = field(default_factory=dict)  # what came about among clients
+    counts: Mapping[str, Counts] = field(default_factory=dict)  # by property, as `statuses`
 
     def broken(self) -> frozenset[str]:
         """Return the properties that do not hold."""
@@ -123,6 +132,7 @@ class Run:
     ) -> None:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
+        self.counts: Final[dict[str, Counts]] = {}
         self.world: Final = World(setup, engine, self.history, observer, is_asleep=True)
         self._company: Final = company
         if company is not None:
@@ -176,6 +186,8 @@ class Run:
         verdicts = evs.check(self.history, self.submitted, setup.options.parameters)
         for verdict in verdicts.by_property.values():
             self.violations.extend(verdict.samples)
+            counts = Counts(verdict.n_checked, verdict.n_unknown, verdict.n_violations)
+            self.counts[verdict.property_id] = counts
         return {one.property_id: one.status for one in verdicts.by_property.values()}
 
     def outcome(
@@ -200,6 +212,7 @@ class Run:
             virtual_us=world.now,
             seconds=seconds,
             happened=happened,
+            counts=dict(self.counts),
         )
 
 

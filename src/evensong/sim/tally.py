@@ -17,6 +17,24 @@ INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
 STATUSES: Final = tuple(status.value for status in evs.Status)
 
 
+def judged(*, clients: bool) -> tuple[str, ...]:
+    """Return the properties that the end of a run has a verdict on."""
+    return (*evs.PROPERTIES, *(PROMISES if clients else ()))
+
+
+def statuses_of(outcome: Outcome, *, clients: bool) -> dict[str, evs.Status]:
+    """Return how every invariant and every property fared in a run."""
+    broken = outcome.broken()
+    # A run that was cut short was not watched to its end: what did not break is left open.
+    unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
+    found = {name: evs.Status.FAIL if name in broken else unbroken for name in INVARIANTS}
+    for name in judged(clients=clients):
+        # A run ends at the first broken promise: then it alone has a verdict.
+        unknown = evs.Status.FAIL if name in broken else evs.Status.INCONCLUSIVE
+        found[name] = outcome.statuses.get(name, unknown)
+    return found
+
+
 class Failure(NamedTuple):
     """One broken promise of a run."""
 
@@ -40,16 +58,12 @@ class Tally:
         self.fault_events: Final[Counter[str]] = Counter()
         self.pairs: Final[Counter[Pair]] = Counter()  # runs that reached a pair
         self.properties: Final[dict[str, Counter[str]]] = {
-            name: Counter() for name in (*INVARIANTS, *self._judged())
+            name: Counter() for name in (*INVARIANTS, *judged(clients=clients))
         }
         self.happened: Final[Counter[str]] = Counter()  # runs in which something came about
         self.digests: Final[dict[int, str]] = {}  # by seed
         self._failures: Final[list[Failure]] = []
         self._lost: Final[list[Done]] = []
-
-    def _judged(self) -> tuple[str, ...]:
-        """Return the properties that a run has a verdict on."""
-        return (*evs.PROPERTIES, *(PROMISES if self.clients else ()))
 
     def add(self, done: Done) -> None:
         """Count a run."""
@@ -69,19 +83,7 @@ class Tally:
         self.digests[done.task.seed] = outcome.digest
         for violation in outcome.violations:
             self._failures.append(Failure(done.task, violation.property_id, violation.text))
-        self._judge(outcome)
-
-    def _judge(self, outcome: Outcome) -> None:
-        broken = outcome.broken()
-        # A run that was cut short was not watched to its end: what did not break is left open.
-        unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
-        for name in INVARIANTS:
-            status = evs.Status.FAIL if name in broken else unbroken
-            self.properties[name][status.value] += 1
-        for name in self._judged():
-            # A run ends at the first broken promise: then it alone has a verdict.
-            unknown = evs.Status.FAIL if name in broken else evs.Status.INCONCLUSIVE
-            status = outcome.statuses.get(name, unknown)
+        for name, status in statuses_of(outcome, clients=self.clients).items():
             self.properties[name][status.value] += 1
 
     def failures(self) -> list[Failure]:

@@ -1,10 +1,13 @@
 """What the Python processes of Spark need: the right interpreter, and this package.
 
 On a local master they are processes of this machine and import what we import. Those of a cluster
-get this very package from the driver; what it depends on (docs/audit.md) must be installed there.
+get this very package from the driver; what it depends on must be installed there, as
+`docs/operating.md` tells.
 """
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -29,10 +32,12 @@ def python(master: str, given: "Mapping[str, str]") -> str:
 
 def give_package(context: "SparkContext") -> None:
     """Send this package to the executors of a cluster, and have them import that one."""
-    with tempfile.TemporaryDirectory(prefix="evensong-") as directory:
-        archive = Path(directory) / "evensong.zip"
-        write_package(archive)
-        context.addPyFile(str(archive))  # which keeps a copy of its own
+    # Executors fetch it when their first task comes, so it has to stay as long as we do.
+    directory = tempfile.mkdtemp(prefix="evensong-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    archive = Path(directory) / "evensong.zip"
+    write_package(archive)
+    context.addPyFile(str(archive))
 
 
 def write_package(archive: Path) -> None:

@@ -22,7 +22,7 @@ from evensong.sim.groups.facts import broken
 from evensong.sim.groups.process import MESSAGE, QUESTION, Process, Saying
 from evensong.sim.groups.replica import Log, Moments, Replica
 from evensong.sim.history import History, LifeId
-from evensong.sim.run import Outcome, Run
+from evensong.sim.run import Counts, Outcome, Run
 from evensong.sim.setup import CLIENTS, Setup, derive
 from evensong.sim.world import Errand, World
 
@@ -64,6 +64,7 @@ def run_recorded(setup: Setup) -> tuple[Outcome, History]:
     statuses = done.judge(setup)
     if not done.is_cut_short:
         statuses.update(company.statuses(done))
+        done.counts.update(company.counts())
     seconds = time.perf_counter() - started
     outcome = done.outcome(statuses, seconds, company.crowd.facts.happened)
     return replace(outcome, digest=company.digest(outcome.digest)), done.history
@@ -126,6 +127,11 @@ class Seats:
             else evs.Status.VACUOUS
             for name in PROMISES
         }
+
+    def counts(self) -> Mapping[str, Counts]:
+        """Return how often each promise had something to say."""
+        relevant = self.crowd.facts.relevant
+        return {name: Counts(relevant.get(name, 0)) for name in PROMISES}
 
     def digest(self, digest: str) -> str:
         """Return a hash of a run: its own, and that of what clients were told."""

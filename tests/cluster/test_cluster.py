@@ -1,0 +1,112 @@
+"""What runs on a cluster gives what it gives here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as parquet
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from evensong.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow
+
+CONF = {"spark.executor.memory": "512m", "spark.driver.memory": "1g"}
+
+
+def computed(spark: SparkSession) -> list[tuple[object, ...]]:
+    """Have rows meet evensong where they are; return what it computed there, and where it was."""
+
+    # Inside, so that executors get it by value: they do not have this file.
+    def meet(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        import pyarrow as pa
+
+        import evensong
+        from evensong.sim.swarm import swarm
+
+        for batch in batches:
+            ids = batch.column("id").to_pylist()
+            plans = [repr(swarm(number)) for number in ids]
+            files = [evensong.__file__] * len(ids)
+            columns = [batch.column("id"), pa.array(plans), pa.array(files)]
+            yield pa.RecordBatch.from_arrays(columns, names=["id", "plan", "file"])
+
+    rows = spark.range(0, 20, 1, 4).mapInArrow(meet, "id long, plan string, file string")
+    found = rows.groupBy("id", "plan", "file").agg(F.count("*").alias("n")).orderBy("id").collect()
+    return [tuple(row) for row in found]
+
+
+def test_a_function_of_ours_gives_the_same_on_a_cluster(cluster: str) -> None:
+    with session("here", master="local[2]", conf=CONF) as spark:
+        here = computed(spark)
+    with session("there", master=cluster, conf=CONF) as spark:
+        there = computed(spark)
+    assert [row[:2] for row in here] == [row[:2] for row in there]
+    assert len(here) == 20
+    assert all("evensong.zip" in str(row[2]) for row in there)
+    assert not any("evensong.zip" in str(row[2]) for row in here)
+
+
+def evensong(*arguments: object, code: int = 0) -> dict[str, object]:
+    """Run a command on Spark; return what it says at its end."""
+    spark = [item for pair in CONF.items() for item in ("--conf", "=".join(pair))]
+    command = [sys.executable, "-m", "evensong", *map(str, arguments), *spark, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    said: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def verdicts(said: dict[str, object]) -> dict[str, object]:
+    """Return what an audit says, without the time that it took."""
+    properties = said["properties"]
+    assert isinstance(properties, dict)
+    untimed = {
+        name: {key: value for key, value in verdict.items() if key != "took_ms"}
+        for name, verdict in properties.items()
+    }
+    return {**said, "seconds": None, "properties": untimed}
+
+
+def test_an_audit_finds_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
+    simulated = [sys.executable, "-m", "evensong", "sim", "--seeds", "0:5"]
+    subprocess.run([*simulated, "--trace", str(tmp_path)], check=True, capture_output=True)
+    # In one place something else was delivered: a violation and its witness are compared too.
+    change_the_last(min(tmp_path.glob("run_id=0/node=*")) / "deliveries-0000.parquet")
+    here = evensong("audit", tmp_path, "--master", "local[2]", code=1)
+    there = evensong("audit", tmp_path, "--master", cluster, code=1)
+    assert verdicts(here) == verdicts(there)
+    assert here["runs"] == 5
+
+
+def change_the_last(path: Path) -> None:
+    """Have the last unit of a file hold something else."""
+    rows = parquet.ParquetFile(path).read()
+    digests = rows.column("digest").to_pylist()
+    digests[-1] ^= 1
+    at = rows.schema.get_field_index("digest")
+    changed = rows.set_column(at, rows.schema.field(at), [digests])
+    parquet.write_table(changed, path)
+
+
+def table(directory: Path) -> list[tuple[object, ...]]:
+    """Return the verdicts of a campaign, in some order that is always the same."""
+    rows = parquet.ParquetDataset(directory).read().to_pylist()
+    return sorted(tuple(map(str, row.values())) for row in rows)
+
+
+def test_a_campaign_comes_to_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    seeds = ("campaign", "--seeds", "0:200", "--keep-traces", "2")
+    evensong(*seeds, "--output", here, "--master", "local[2]")
+    evensong(*seeds, "--output", there, "--master", cluster)
+    assert table(here / "verdicts") == table(there / "verdicts")
+    assert len({row[0] for row in table(here / "verdicts")}) == 200
+    summaries = [json.loads((one / "summary.json").read_text()) for one in (here, there)]
+    assert summaries[0] == summaries[1]
