@@ -12,7 +12,13 @@ from pyspark.sql import functions as F
 
 from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding, Property
-from evensong.spark.properties.sound import VIOLATION, counted, summed
+from evensong.spark.properties.sound import (
+    VIOLATION,
+    counted,
+    no_violations,
+    nothing,
+    summed,
+)
 from evensong.spark.streams import (
     COHORT,
     FRAME,
@@ -24,7 +30,6 @@ from evensong.spark.streams import (
     STREAM,
     VIEW,
 )
-from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -72,7 +77,7 @@ def same_members(history: "History") -> Finding:
 def same_messages(history: "History") -> Finding:
     """G2: who goes together from a view to the next has been told the same between them."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     going = streams.digests.where(
         "how = 'view' and array_contains(split(next_stayed, ' '), member)"
@@ -81,7 +86,7 @@ def same_messages(history: "History") -> Finding:
     checked = summed(counted(cohorts, "n_stays"))
     doubtful = cohorts.where(DIFFERS).select(*COHORT)
     if doubtful.isEmpty():
-        return Finding(checked, _none(history))
+        return Finding(checked, no_violations(history))
     asked = going.join(doubtful, list(COHORT)).select(*STAY, "member", *COHORT[2:])
     missing = _missing(streams, asked, COHORT).selectExpr(
         *LIFE,
@@ -95,7 +100,7 @@ def same_messages(history: "History") -> Finding:
 def to_the_members(history: "History") -> Finding:
     """G3: a frame is told to the members of its groups at its place, and to nobody else."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     counts = [counted(streams.rows, "1")]
     violations = _told_to_others(streams).union(_not_there(streams)).union(_not_own(streams))
@@ -130,7 +135,7 @@ def to_the_members(history: "History") -> Finding:
 def total_order(history: "History") -> Finding:
     """G4: all clients are told frames in one order, whatever groups these are sent to."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     falling = streams.flaws.where("not is_send")
     if streams.has_again:
@@ -158,7 +163,7 @@ def total_order(history: "History") -> Finding:
 def sender_order(history: "History") -> Finding:
     """G5: what one client sends comes in the order in which it was sent."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     rows = streams.first_only(streams.rows)
     told = rows.groupBy(*STREAM, *FRAME[:3]).count()
@@ -199,7 +204,7 @@ def sender_order(history: "History") -> Finding:
 def as_sent(history: "History") -> Finding:
     """G6: no message is told in part, altered, invented or twice."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     sent = history.client_sends.join(
         F.broadcast(streams.destinations), [*LIFE, "dest_no"], "left"
@@ -233,7 +238,7 @@ def as_sent(history: "History") -> Finding:
         f"concat({MEMBER}, ' was told ', {name}, if(said is null, ', which was never sent', "
         "' other than it was sent')) as text",
     )
-    twice = _told_again(streams) if streams.has_again else _none(history)
+    twice = _told_again(streams) if streams.has_again else no_violations(history)
     versions = unknown.where("content <> other").selectExpr(
         "run_id",
         "sender as node",
@@ -248,7 +253,7 @@ def as_sent(history: "History") -> Finding:
 def views_in_order(history: "History") -> Finding:
     """G7: views have their places among messages, the same for all, and say them rightly."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     kinds = history.spans.select(*LIFE, "conf_no", "conf_id", "is_transitional")
     misnamed = (
@@ -272,7 +277,7 @@ def views_in_order(history: "History") -> Finding:
 def causal_order(history: "History") -> Finding:
     """G8: what a client had been told when it sent a message comes before that message."""
     if history.streams.is_empty:
-        return _nothing(history)
+        return nothing(history)
     streams = history.streams
     return Finding(
         summed(counted(streams.sends.where("pos > 0"), "1")),
@@ -287,17 +292,6 @@ def causal_order(history: "History") -> Finding:
 
 
 # What G2 and G3 share
-
-
-def _none(history: "History") -> DataFrame:
-    """Return violations of which there are none."""
-    schema = "run_id string, node bigint, incarnation bigint, conf_id string, text string"
-    return small_table(history.spark, [], schema)
-
-
-def _nothing(history: "History") -> Finding:
-    none = _none(history)
-    return Finding(summed(counted(none, "1")), none)
 
 
 def _spread() -> list[Column]:
