@@ -12,7 +12,7 @@ from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
 from evensong.core.ids import ProcessorId
 from evensong.core.run import Run
 from evensong.core.timer import NEVER
-from evensong.core.totem.frames import RegularMessage, RegularToken
+from evensong.core.totem.frames import RegularMessage, RegularToken, Stretch
 from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.recovery import Recovery
@@ -108,15 +108,25 @@ class TokenHolder:
 
     def store_run(self, run: Run, now: int) -> bool:
         """Keep messages of the ring in use, `store` for all at once; False if they are no run."""
-        ring = self.ring
-        if self.held_token is not None or not ring.add_run(run):
+        if self.held_token is not None or not self.ring.add_run(run):
             return False
+        self._note_traffic(now)
+        return True
+
+    def store_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> bool:
+        """Keep messages of the ring in use, `store` for all at once; False if not all are new."""
+        if self.held_token is not None or not self.ring.add_row(row, transmitter):
+            return False
+        self._note_traffic(now)
+        return True
+
+    def _note_traffic(self, now: int) -> None:
+        ring = self.ring
         timers = self.timers
         if ring.buffer.high > self.last_token_seq:
             timers.token_retransmit.stop()
         self.regular_at = now
         timers.token_loss.start(now)
-        return True
 
     def deliver_alone(self) -> None:
         """On a ring of one, a message is ordered and safe as soon as it is there.
