@@ -45,7 +45,7 @@ from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
 from evensong.daemon.outbox import Outbox, make_packet, marked
-from evensong.daemon.rowsize import RowSize
+from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
 from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
@@ -392,6 +392,7 @@ class Driver:
             return
         sealer, datagrams = self._sealer, self._datagrams
         row_max = self._row_size.look(clock())
+        self.core.groups.queue.width = WIDTH if row_max == ROW_MAX else 1
         size = self._datagram_size
         frames: list[bytes] = []
         for one in burst:
@@ -402,6 +403,10 @@ class Driver:
             else:
                 for row in one.rows(row_max, sealer.long_max(size, burst_of(size))):
                     datagrams.broadcast(sealer.seal_long(row, size))
+        for frame in frames:
+            if len(frame) + sealer.overhead > size:
+                datagrams.broadcast(sealer.seal_long(frame, size))
+        frames = [frame for frame in frames if len(frame) + sealer.overhead <= size]
         for alike in bursts(frames, sealer.overhead, datagrams.burst_max(), DATAGRAM_MAX):
             datagrams.broadcast(sealer.seal_burst(alike))
         burst.clear()

@@ -7,6 +7,7 @@ heard, whoever sends it to whomever, halves the rows; a time without any doubles
 from typing import Final, final
 
 ROW_MAX: Final = 64  # messages
+WIDTH: Final = 8  # datagrams that a message may fill while nothing gets lost
 CALM_US: Final = 500_000
 
 

@@ -10,6 +10,7 @@ from hypothesis.strategies import binary, booleans, integers, lists, sampled_fro
 from evensong.core.effects import Deliver, Effect, Service, unbundled
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
+from evensong.core.totem.frames import RegularToken
 from evensong.core.totem.rows import COUNT_MAX, ROW_FRAME, ROW_SIZE, Outgoing, decode_row
 from evensong.core.totem.states import State
 from evensong.errors import MalformedFrame
@@ -144,6 +145,17 @@ def others(effects: Sequence[Effect]) -> list[type]:
 def kept(desk: Desk) -> list[object]:
     ring = desk.machine.ring
     return [ring.message(seq) for seq in sorted(ring.buffer.messages)]
+
+
+def test_who_holds_the_token_takes_no_row_beyond_it() -> None:
+    """Whoever had sent one would have had the token after me."""
+    _, desk = reach(State.OPERATIONAL)
+    ring = desk.machine.ring
+    desk.machine.holder.held_token = RegularToken(ring.ring_id, seq=ring.buffer.high)
+    made = outgoing([b"a", b"b"], ring.buffer.high + 1, ring.ring_id)
+    (row,) = made.rows(64, 1_000)
+    assert desk.receive(row) == []
+    assert desk.drops["message that cannot be"] == 2
 
 
 def test_a_late_row_of_ones_own_is_dropped() -> None:
