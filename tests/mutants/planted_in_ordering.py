@@ -168,8 +168,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "retransmissions not charged to the window",
         "holder.py",
-        "ring.flow.account(token, sent + resent, backlog)",
-        "ring.flow.account(token, sent, backlog)",
+        "ring.flow.account(token, weight + resent, backlog)",
+        "ring.flow.account(token, weight, backlog)",
         Seeds(0, 20),
     ),
     Mutant(
@@ -273,8 +273,9 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a run beyond the horizon",
         "ordering.py",
-        "not buffer.aru < first <= last <= buffer.aru + buffer.horizon",
-        "not buffer.aru < first",
+        "not buffer.aru < first <= last <= buffer.aru + buffer.horizon\n"
+        "            or seqs != tuple",
+        "not buffer.aru < first\n            or seqs != tuple",
         UNIT + RUN,
     ),
     Mutant(
