@@ -104,7 +104,7 @@ def test_a_row_that_cannot_be_is_refused(changed: dict[str, int], rest: bytes, r
 Told = tuple[int, int, int, int]  # how far ahead, how many, ring beside mine, who sends
 
 
-@settings(max_examples=150)
+@settings(report_multiple_bugs=False, max_examples=150)
 @given(
     sampled_from(State),
     lists(
