@@ -15,8 +15,10 @@ from evensong.core.ids import ProcessorId, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import CommitToken, Join, MembEntry, RegularToken
 from evensong.core.totem.parts import PART_FRAME
+from evensong.core.totem.rows import DECODERS
 from evensong.daemon.datagrams import SEGMENT, UDP_SEGMENT
-from evensong.daemon.seal import ENVELOPE, MAJOR, Key, Opener, Sealer, make_key
+from evensong.daemon.opening import Opener
+from evensong.daemon.seal import ENVELOPE, MAJOR, PIECES_AT, Key, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX
 from evensong.daemon.sockets import SOL_UDP, can
 from evensong.errors import MalformedFrame
@@ -87,7 +89,10 @@ class Attacker:
             except BlockingIOError:
                 break
             self.datagrams.append(datagram)
-            self.frames.append(self._opener.open(datagram))
+            is_piece = datagram[PIECES_AT] > 1
+            frame = (self._opener.open_piece if is_piece else self._opener.open)(datagram)
+            if frame is not None:
+                self.frames.append(frame)
         del self.datagrams[:-CAPTURED_MAX], self.frames[:-CAPTURED_MAX]
 
     def know(self, ring_id: RingId, lives: list[Life]) -> None:
@@ -192,7 +197,7 @@ class Attacker:
         """Whether it is whole and of a ring of the past, or a farewell to a ring that is not."""
         if is_malformed(frame):
             return False
-        ring_seq_at = 17 if frame[0] == wire.REGULAR else 13
+        ring_seq_at = 17 if frame[0] in (wire.REGULAR, wire.ROW) else 13
         ring_seq = int.from_bytes(frame[ring_seq_at : ring_seq_at + 8])
         is_farewell = frame[0] == wire.LEAVE
         return ring_seq < self.ring_id.seq or (is_farewell and ring_seq != self.ring_id.seq)
@@ -268,7 +273,7 @@ def is_speakable(frame: bytes) -> bool:
 
 def is_malformed(frame: bytes) -> bool:
     """Whether no decoder takes it. A part of which the rest never comes is no frame either."""
-    decode = wire.DECODERS.get(frame[0])
+    decode = DECODERS.get(frame[0])
     if decode is None:
         return True
     try:

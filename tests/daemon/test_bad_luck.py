@@ -21,7 +21,8 @@ from evensong.core.totem import wire
 from evensong.core.totem.frames import Join
 from evensong.daemon.keys import read_key
 from evensong.daemon.main import next_incarnation
-from evensong.daemon.seal import Opener, Sealer
+from evensong.daemon.opening import Opener
+from evensong.daemon.seal import Sealer
 from evensong.daemon.settings import DATAGRAM_MAX
 from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
 

@@ -112,7 +112,7 @@ def test_unequal_parameters_and_lists_are_named(tmp_path: Path) -> None:
         cluster.start([1, 2])
         cluster.wait_for_ring([1, 2])
         found = {one.cause: one.sentence for one in findings(cluster, 1)}
-        assert "datagram_max is 1340 there and 1392 here" in found["parameters"]
+        assert "datagram_max is 1338 there and 1390 here" in found["parameters"]
         assert "n2 does not list n3" in found["peers"]
         assert "nothing comes from n3" in found["silent"]
 

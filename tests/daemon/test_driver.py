@@ -16,7 +16,8 @@ from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import ASIDE, Driver, Life, clock
 from evensong.daemon.listener import Listener
-from evensong.daemon.seal import COUNTER, ENVELOPE, Key, Opener, Sealer, make_key
+from evensong.daemon.opening import Opener
+from evensong.daemon.seal import COUNTER, ENVELOPE, Key, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
@@ -154,7 +155,9 @@ def test_a_burst_of_frames_too_short_to_say_whose_they_are_is_refused(
         cut = [stage.sealer.seal(frame + bytes(7)) for _ in range(3)]
         at = slice(ENVELOPE.size - COUNTER.size, ENVELOPE.size)
         short = [
-            one[: at.start] + COUNTER.pack(COUNTER.unpack(one[at])[0], length) + one[at.stop :]
+            one[: at.start]
+            + COUNTER.pack(COUNTER.unpack(one[at])[0], length, 0, 1)
+            + one[at.stop :]
             for one in cut
         ]
         stage.peer.broadcast(Burst(b"".join(short), len(short[0])))

@@ -148,7 +148,7 @@ def test_what_was_said_before_is_no_news_to_a_daemon_that_was_not_there(tmp_path
         siege.attacker.listen()
         said = list(siege.attacker.datagrams)
         kinds = {frame[0] for frame in siege.attacker.frames}
-        assert kinds >= {wire.REGULAR, wire.JOIN, wire.LEAVE}
+        assert kinds >= {wire.ROW, wire.JOIN, wire.LEAVE}
         cluster.kill(1)
         cluster.start([1])
         wait_for("the victim to listen", siege.is_listening)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
+from evensong.daemon.opening import Opener
 from evensong.daemon.probe import (
     ANSWER,
     PROBE,
@@ -22,7 +23,7 @@ from evensong.daemon.probe import (
     decode_about,
     encode_about,
 )
-from evensong.daemon.seal import OVERHEAD, Opener, Sealer
+from evensong.daemon.seal import OVERHEAD, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX
 from evensong.errors import MalformedFrame
 from tests.daemon.local import wait_for

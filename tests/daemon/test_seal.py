@@ -5,17 +5,8 @@ from hypothesis.strategies import booleans, integers, just, lists, one_of, sampl
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
 from evensong.daemon.burst import Burst
-from evensong.daemon.seal import (
-    COUNTER,
-    ENVELOPE,
-    OVERHEAD,
-    STRANGERS_MAX,
-    Key,
-    Opener,
-    Refused,
-    Sealer,
-    make_key,
-)
+from evensong.daemon.opening import STRANGERS_MAX, Opener
+from evensong.daemon.seal import COUNTER, ENVELOPE, OVERHEAD, Key, Refused, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX
 
 KEY = make_key(bytes(range(32)))
@@ -198,7 +189,7 @@ def test_a_burst_of_odd_datagrams_is_opened_as_one_after_the_other(
         for step, length in row:
             seals.counter = max(0, seals.counter + step - 1)
             datagram = seals.seal(frame()) + bytes(20 * is_padded)
-            said = COUNTER.pack(seals.counter, length)
+            said = COUNTER.pack(seals.counter, length, 0, 1)
             datagrams.append(datagram[: ENVELOPE.size - len(said)] + said + frame())
             if length == len(frame()):
                 datagrams[-1] = datagram

@@ -267,7 +267,7 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "a large frame keeps the turn until it is cut to the end",
         "sendqueue.py",
-        "            count = min(count, lane.deficit // self._room)\n",
+        "            count = min(count, lane.deficit // room)\n",
         "            pass\n",
         QUEUE + "test_the_middle_of_a_large_frame_leaves_others_their_turns",
     ),

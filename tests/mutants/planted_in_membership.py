@@ -73,7 +73,7 @@ MEMBERSHIP_MUTANTS: Final = (
     Mutant(
         "noise with my id stops me",
         "ring.py",
-        "        wire.DECODERS[kind](datagram)  # noise must not stop me\n",
+        "        DECODERS[kind](datagram)  # noise must not stop me\n",
         "",
         UNIT + "test_hostile_tokens.py::test_noise_that_bears_my_id_does_not_stop_me",
     ),

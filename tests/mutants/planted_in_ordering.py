@@ -8,7 +8,60 @@ RUN: Final = (
     "test_ring.py::test_datagrams_that_come_together_have_the_effects_of_one_after_the_other"
 )
 
+ROW: Final = "test_rows.py::test_a_row_has_the_effects_of_its_messages_one_after_the_other"
+LONG: Final = "tests/daemon/test_long_frames.py::"
+
 ORDERING_MUTANTS: Final = (
+    Mutant(
+        "a row replaces what is there",
+        "ordering.py",
+        "            or not (first > buffer.high or messages.keys().isdisjoint(seqs))\n",
+        "",
+        UNIT + ROW,
+    ),
+    Mutant(
+        "a row of another ring is kept",
+        "ordering.py",
+        "            row.ring_id != self.ring_id\n            or ",
+        "            ",
+        UNIT + ROW,
+    ),
+    Mutant(
+        "a row comes while the token rests here",
+        "holder.py",
+        "if self.held_token is not None or not self.ring.add_row(row, transmitter):",
+        "if not self.ring.add_row(row, transmitter):",
+        UNIT + "test_rows.py::test_who_holds_the_token_takes_no_row_beyond_it",
+    ),
+    Mutant(
+        "the lengths in a row need not add up",
+        "rows.py",
+        "    if edges[-1] != len(frame):\n",
+        "    if edges[-1] > len(frame):\n",
+        UNIT + "test_rows.py::test_a_row_that_cannot_be_is_refused",
+    ),
+    Mutant(
+        "a long frame may come twice",
+        "../../daemon/opening.py",
+        "if piece or pieces != count or count > PIECES_MAX or first <= life.highest:",
+        "if piece or pieces != count or count > PIECES_MAX:",
+        LONG + "test_a_frame_comes_once",
+    ),
+    Mutant(
+        "pieces of two frames are put together",
+        "../../daemon/opening.py",
+        "    if life.aead is None and not _is_one_frame(data, size, first, count):\n"
+        "            return None  # where nothing is sealed, only this tells\n",
+        "    pass\n",
+        LONG + "test_pieces_of_two_frames_are_not_taken_for_one",
+    ),
+    Mutant(
+        "pieces that wait are never forgotten",
+        "../../daemon/opening.py",
+        "if len(self.waiting) > WAITING_MAX:",
+        "if False:",
+        LONG + "test_pieces_without_the_rest_take_bounded_room",
+    ),
     Mutant(
         "safe line from one visit",
         "ordering.py",
@@ -115,8 +168,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "retransmissions not charged to the window",
         "holder.py",
-        "ring.flow.account(token, sent + resent, backlog)",
-        "ring.flow.account(token, sent, backlog)",
+        "ring.flow.account(token, weight + resent, backlog)",
+        "ring.flow.account(token, weight, backlog)",
         Seeds(0, 20),
     ),
     Mutant(
@@ -220,8 +273,9 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a run beyond the horizon",
         "ordering.py",
-        "not buffer.aru < first <= last <= buffer.aru + buffer.horizon",
-        "not buffer.aru < first",
+        "not buffer.aru < first <= last <= buffer.aru + buffer.horizon\n"
+        "            or seqs != tuple",
+        "not buffer.aru < first\n            or seqs != tuple",
         UNIT + RUN,
     ),
     Mutant(

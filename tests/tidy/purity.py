@@ -15,6 +15,7 @@ Comprehension: TypeAlias = ast.ListComp | ast.DictComp | ast.GeneratorExp
 
 CORE_MODULES: Final = (
     "abc",
+    "bisect",
     "collections",
     "enum",
     "itertools",

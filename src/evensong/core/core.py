@@ -5,6 +5,7 @@ microseconds, datagrams are bytes, randomness is injected. Same inputs, same byt
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from evensong.core.effects import Effect, Packet
@@ -22,7 +23,11 @@ class Source(Protocol):
         ...
 
     def pull(self, packets_max: int) -> list[Packet]:
-        """Hand over the next packets, in order, at most `packets_max`."""
+        """Hand over the next packets, in order; together they weigh at most `packets_max`."""
+        ...
+
+    def weight(self, packets: Sequence[Packet]) -> int:
+        """What they count for in flow control: a plain packet 1, a larger one more."""
         ...
 
 

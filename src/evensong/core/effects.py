@@ -50,26 +50,38 @@ class Unicast:
         self.datagram: Final = datagram
 
 
+class Outgoing(Protocol):
+    """Messages to be broadcast, in the form that suits whoever carries them."""
+
+    def datagrams(self) -> list[bytes]:
+        """Return a frame for each."""
+        ...
+
+    def rows(self, packets_max: int, bytes_max: int) -> list[bytes]:
+        """Return frames that have many in them; a frame that gets lost takes them all along."""
+        ...
+
+
 @final
 class Sent:
     """Packets of ours got their places in the order, `first_seq` and those after it.
 
-    Each is to be broadcast in the datagram that goes with it; on a ring of one, none is.
+    They are to be broadcast as `outgoing` lays them out; on a ring of one, none is.
     """
 
-    __slots__ = ("datagrams", "first_seq", "packets", "ring_id")
+    __slots__ = ("first_seq", "outgoing", "packets", "ring_id")
 
     def __init__(
         self,
         ring_id: RingId,
         first_seq: int,
         packets: Sequence[Packet],
-        datagrams: Sequence[bytes] = (),
+        outgoing: Outgoing | None = None,
     ) -> None:
         self.ring_id: Final = ring_id
         self.first_seq: Final = first_seq
         self.packets: Final = packets  # at least one
-        self.datagrams: Final = datagrams
+        self.outgoing: Final = outgoing
 
     def last_seq(self) -> int:
         """Return the place of the last one."""
@@ -279,9 +291,9 @@ def unbundled(effects: Iterable[Effect]) -> list[Effect]:
     """Return the same program with a step for each packet and for its broadcast."""
     each: list[Effect] = []
     for effect in effects:
-        if isinstance(effect, Sent) and effect.datagrams:
-            seqs = count(effect.first_seq)
-            for seq, packet, datagram in zip(seqs, effect.packets, effect.datagrams, strict=False):
+        if isinstance(effect, Sent) and effect.outgoing is not None:
+            seqs, datagrams = count(effect.first_seq), effect.outgoing.datagrams()
+            for seq, packet, datagram in zip(seqs, effect.packets, datagrams, strict=False):
                 each.append(Sent(effect.ring_id, seq, [packet]))
                 each.append(Broadcast(datagram))
         else:

@@ -134,13 +134,17 @@ class Node(Core):
     def pull(self, packets_max: int) -> list[Packet]:
         """Hand over the next packets, packed now; foreign ones get half, if they need it."""
         self._climb()
-        foreign = self.foreign
+        foreign, queue = self.foreign, self.groups.queue
         if foreign is None:
-            return self.groups.queue.pull(packets_max)
+            return queue.pull(packets_max)
         reserved = min(foreign.backlog(), packets_max // 2)
-        packets = self.groups.queue.pull(packets_max - reserved)
-        packets += foreign.pull(packets_max - len(packets), self.groups.queue.origin)
+        packets = queue.pull(packets_max - reserved)
+        packets += foreign.pull(packets_max - queue.weight(packets), queue.origin)
         return packets
+
+    def weight(self, packets: Sequence[Packet]) -> int:
+        """What packets count for: how many plain ones hold as much."""
+        return self.groups.queue.weight(packets)
 
     # -- sessions ----------------------------------------------------------------------------
 

@@ -52,5 +52,10 @@ def bursts(
     return [*made]
 
 
+def burst_of(size: int) -> int:
+    """How many datagrams of this size the kernel takes in one call."""
+    return min(BURST_MAX, BURST_BYTES_MAX // size)
+
+
 def _most(size: int, burst_max: int, size_max: int) -> int:
     return max(1, min(burst_max, BURST_BYTES_MAX // size)) if size <= size_max else 1

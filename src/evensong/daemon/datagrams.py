@@ -14,7 +14,7 @@ from typing import Final, final
 
 from evensong.core.ids import ProcessorId
 from evensong.daemon.burst import BURST_MAX, Burst
-from evensong.daemon.seal import NAME_OF
+from evensong.daemon.seal import NAME_OF, PIECES_AT, unpack_counter
 from evensong.daemon.settings import DATAGRAM_MAX, Address, Multicast
 from evensong.daemon.sockets import (
     SOL_UDP,
@@ -137,6 +137,9 @@ class Datagrams:
             if size >= len(data):
                 self._socket.sendto(data, address)
                 self.sent += 1
+            elif not self.is_segmenting:
+                for datagram in burst.split():
+                    self._send(Burst(datagram, len(datagram)), address)
             else:
                 segment = [(SOL_UDP, UDP_SEGMENT, SEGMENT.pack(size))]
                 self._socket.sendmsg([data], segment, 0, address)
@@ -169,8 +172,8 @@ class Datagrams:
         """Yield what has arrived, until nothing is left or so many datagrams have been there.
 
         A burst is what the kernel handed over at once, or else what came in a row from one life of
-        a peer and in one length; all of its datagrams are equally long. A few more than asked for
-        may come. Each is received when it is asked for, so it is looked at while it is at hand.
+        a peer; its datagrams are equally long, but for the last. A few more than asked for may
+        come. Each is received when it is asked for, so it is looked at while it is at hand.
         """
         for one in self._heard:
             if self.is_merging:
@@ -188,11 +191,14 @@ class Datagrams:
                 break
             except OSError as error:  # an old send's complaint; nothing was received
                 self._count(errno.errorcode.get(error.errno or 0, "unknown"))
-        for (size, _), row in groupby(received, _length_and_name):
-            if size:
-                yield Burst(b"".join(row), size)
-            else:
-                yield from [Burst(b"", 0) for _ in row]  # each is one, though end to end none is
+        for _, row in groupby(received, _kin):
+            datagrams = [*row]
+            size = len(datagrams[0])
+            others = {*map(len, datagrams[:-1])}
+            if size and others <= {size} and len(datagrams[-1]) <= size:
+                yield Burst(b"".join(datagrams), size)
+            else:  # an empty one is one, though end to end they are none
+                yield from [Burst(one, len(one)) for one in datagrams]
 
     def _drain_merged(self, heard: socket.socket, datagrams_max: int) -> Iterator[Burst]:
         receive = heard.recvmsg
@@ -211,13 +217,13 @@ class Datagrams:
                 yield Burst(merged, length)
                 left -= 1
                 continue
+            left -= length // size
             shorter = length % size  # the last one, which may be
-            if shorter:
+            if shorter and merged[PIECES_AT] == 1:
                 yield Burst(merged[:-shorter], size)
                 yield Burst(merged[-shorter:], shorter)
             else:
                 yield Burst(merged, size)
-            left -= length // size
 
     # Where the peers are
 
@@ -290,5 +296,13 @@ class Datagrams:
         )
 
 
-def _length_and_name(datagram: bytes) -> tuple[int, bytes]:
-    return len(datagram), NAME_OF(datagram)
+def _kin(datagram: bytes) -> tuple[int, bytes]:
+    """Return what is the same in datagrams that go together.
+
+    They are pieces of one frame, or else of one life and one length.
+    """
+    name = NAME_OF(datagram)
+    if len(datagram) <= PIECES_AT or datagram[PIECES_AT] == 1:
+        return -len(datagram), name
+    counter, _, piece, _ = unpack_counter(datagram, len(name))
+    return counter - piece, name

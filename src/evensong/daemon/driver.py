@@ -19,6 +19,7 @@ from evensong.core.effects import (
     Deliver,
     Halt,
     Install,
+    Outgoing,
     Packet,
     Part,
     Persist,
@@ -38,12 +39,14 @@ from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
-from evensong.daemon.burst import Burst, bursts
+from evensong.daemon.burst import Burst, burst_of, bursts
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
+from evensong.daemon.opening import Opener
 from evensong.daemon.outbox import Outbox, make_packet, marked
-from evensong.daemon.seal import Key, Opener, Refused, Sealer
+from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
+from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
@@ -172,6 +175,8 @@ class Driver:
         self._hear_deliver: Final = _those_who_want(Listener.deliver, hearing)
         self._hear_visit: Final = _those_who_want(Listener.visit, hearing)
         self._listeners: Final = hearing
+        self._row_size: Final = RowSize()
+        self._datagram_size: Final = parameters.datagram_max + OVERHEAD
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
         self._chores_at = clock()
@@ -220,21 +225,29 @@ class Driver:
         others: list[bytes] = []
         self._opener.begin_turn()
         for burst in self._drained():
-            run = self._opener.open_burst(burst) if burst.size < len(burst.data) else None
-            if run is None:
-                frames = self._opened(burst)
-            else:
+            data, size = burst
+            if size < len(data) and data[PIECES_AT] > 1:
+                frames = self._opened_long(burst)
+            elif size < len(data) and (run := self._opener.open_burst(burst)) is not None:
                 kinds = {*map(getitem, run.buffers, run.starts)}
                 _, transmitter, _ = unpack_header(run.buffers[0], run.starts[0])
                 if not self._is_admitted(transmitter, min(kinds), len(run.starts)):
                     continue
                 if kinds == ONLY_REGULAR:
+                    if wire.is_repair(run.buffers[0], run.starts[0]):
+                        self._row_size.repaired(clock())
                     runs.append(run)
                     continue
                 frames = run.frames()
+            else:
+                frames = self._opened(burst)
             for frame in frames:
                 kind = frame[0]
-                if kind == wire.REGULAR:
+                if kind == wire.ROW:
+                    regulars.append(frame)
+                elif kind == wire.REGULAR:
+                    if wire.is_repair(frame):
+                        self._row_size.repaired(clock())
                     regulars.append(frame)
                 elif kind in TOKENS:
                     tokens.append(frame)
@@ -252,15 +265,36 @@ class Driver:
         self.core.receive_all(runs, frames, clock())
         self.perform()
 
+    def _opened_long(self, burst: Burst) -> list[bytes]:
+        """Return the frames of peers in it, most likely one that was cut into these pieces."""
+        data, size = burst
+        frames: list[bytes] = []
+        at = 0
+        while at < len(data):
+            cut = size * max(1, data[at + PIECES_AT] if at + PIECES_AT < len(data) else 1)
+            part = Burst(data[at : at + cut], size) if at or cut < len(data) else burst
+            at += cut
+            frame = self._opener.open_long(part)
+            if frame is None:
+                frames += self._opened(part)
+                continue
+            kind, transmitter, _ = unpack_header(frame)
+            if self._is_admitted(transmitter, kind, -(-len(part.data) // size)):
+                frames.append(frame)
+        return frames
+
     def _opened(self, burst: Burst) -> list[bytes]:
         """Return the frames of peers in it, each looked at by itself."""
         frames: list[bytes] = []
+        opener = self._opener
         for datagram in burst.split():
+            is_piece = len(datagram) > PIECES_AT and datagram[PIECES_AT] > 1
             try:
-                frame = self._opener.open(datagram)
+                frame = opener.open_piece(datagram) if is_piece else opener.open(datagram)
             except Refused as refused:
                 self.refuse(refused.reason, refused.transmitter)
-            else:
+                continue
+            if frame is not None:
                 kind, transmitter, _ = unpack_header(frame)
                 if self._is_admitted(transmitter, kind, 1):
                     frames.append(frame)
@@ -310,13 +344,14 @@ class Driver:
 
     def _perform_effects(self) -> None:
         now = clock()
-        burst: list[bytes] = []
+        burst: list[bytes | Outgoing] = []
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
                 burst.append(effect.datagram)
             elif isinstance(effect, Sent):
                 self.sent += len(effect.packets)
-                burst += effect.datagrams
+                if effect.outgoing is not None:
+                    burst.append(effect.outgoing)
                 for hear_send in self._hear_send:
                     hear_send(effect, now)
             elif isinstance(effect, Deliver):
@@ -326,6 +361,8 @@ class Driver:
             elif isinstance(effect, Unicast):
                 self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
             elif isinstance(effect, TokenVisit):
+                if effect.resent:
+                    self._row_size.repaired(now)
                 for hear_visit in self._hear_visit:
                     hear_visit(effect, now)
             elif isinstance(effect, SafeLine):
@@ -349,12 +386,30 @@ class Driver:
                 assert_never(effect)
         self._flush(burst)
 
-    def _flush(self, burst: list[bytes]) -> None:
-        if burst:
-            most = self._datagrams.burst_max()
-            for frames in bursts(burst, self._sealer.overhead, most, DATAGRAM_MAX):
-                self._datagrams.broadcast(self._sealer.seal_burst(frames))
-            burst.clear()
+    def _flush(self, burst: list[bytes | Outgoing]) -> None:
+        """Broadcast it: new messages in rows, the rest frame by frame."""
+        if not burst:
+            return
+        sealer, datagrams = self._sealer, self._datagrams
+        row_max = self._row_size.look(clock())
+        self.core.groups.queue.width = WIDTH if row_max == ROW_MAX else 1
+        size = self._datagram_size
+        frames: list[bytes] = []
+        for one in burst:
+            if isinstance(one, bytes):
+                frames.append(one)
+            elif row_max == 1:
+                frames += one.datagrams()
+            else:
+                for row in one.rows(row_max, sealer.long_max(size, burst_of(size))):
+                    datagrams.broadcast(sealer.seal_long(row, size))
+        for frame in frames:
+            if len(frame) + sealer.overhead > size:
+                datagrams.broadcast(sealer.seal_long(frame, size))
+        frames = [frame for frame in frames if len(frame) + sealer.overhead <= size]
+        for alike in bursts(frames, sealer.overhead, datagrams.burst_max(), DATAGRAM_MAX):
+            datagrams.broadcast(sealer.seal_burst(alike))
+        burst.clear()
 
     def _count(self, parts: Sequence[Part]) -> None:
         for part in parts:

@@ -27,11 +27,12 @@ from evensong.daemon.keys import read_keys
 from evensong.daemon.listener import Listener
 from evensong.daemon.log import Log, summary
 from evensong.daemon.observer import Memory
+from evensong.daemon.opening import Opener
 from evensong.daemon.orders import Orders
 from evensong.daemon.pace import Pace
 from evensong.daemon.receipts import Receipts
 from evensong.daemon.reload import Reload
-from evensong.daemon.seal import Key, Opener, Sealer
+from evensong.daemon.seal import Key, Sealer
 from evensong.daemon.sessions import Access, Sessions
 from evensong.daemon.settings import DATAGRAM_MAX, Settings
 from evensong.daemon.stable import StableStore

@@ -6,6 +6,7 @@ alone, so that dropping a burst or a processor while shrinking leaves the other 
 
 import zlib
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
@@ -68,6 +69,10 @@ class Queue:
     def backlog(self) -> int:
         """How many packets wait."""
         return len(self.packets)
+
+    def weight(self, packets: Sequence[Packet]) -> int:
+        """All are plain."""
+        return len(packets)
 
     def pull(self, packets_max: int) -> list[Packet]:
         """Hand over the next packets, in order, at most `packets_max`."""

@@ -1,6 +1,7 @@
 """The send queue: order within a session, turns between sessions, packets that keep their rules."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import pytest
 from hypothesis import given, settings
@@ -365,38 +366,72 @@ steps = lists(
 )
 
 
-@settings(max_examples=150)
-@given(steps=steps, payload_max=sampled_from([512, 700, 1_400]))
+@settings(max_examples=200)
+@given(
+    steps=steps,
+    payload_max=sampled_from([512, 700, 1_400]),
+    widths=sampled_from([(1,), (1,), (2,), (8,), (1, 8), (8, 3, 1)]),
+)
 def test_whatever_is_pushed_and_pulled_the_rules_hold(
-    steps: list[tuple[int, list[int], int, bool, int, bool]], payload_max: int
+    steps: list[tuple[int, list[int], int, bool, int, bool]],
+    payload_max: int,
+    widths: tuple[int, ...],
 ) -> None:
     lanes = Lanes(1, 2, 3, limits=Limits(payload_max=payload_max))
     queue = lanes.queue
     wanted: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
     packets: list[Packet] = []
     serial = 0
+    turns = cycle(widths)
     for session, sizes, factor, safe, pulls, restarts in steps:
+        queue.width = next(turns)
         bodies = []
         for size in sizes:
             serial += 1
             bodies.append((b"%d." % serial).ljust(size * factor, b"-"))
         assert lanes.push(session, *bodies, safe=safe)
         wanted[session].extend(bodies)
-        packets += queue.pull(pulls)
+        pulled = queue.pull(pulls)
+        assert queue.weight(pulled) <= pulls
+        packets += pulled
         if restarts and not has_pieces(packets):
             queue.restart()
         told = queue.backlog()
         assert (told == 0) == (queue.queued_bytes == 0)
     told = queue.backlog()
     packets_left = queue.pull(told)
-    assert len(packets_left) == told
+    assert bool(packets_left) == bool(told)
+    if max(widths) == 1:
+        assert len(packets_left) == told
     packets += packets_left + queue.pull(1_000)
     assert queue.queued_bytes == 0
     assert {one: wanted[one] for one in wanted if wanted[one]} == {
         one: messages for one, messages in received(packets).items() if messages
     }
     for number, packet in enumerate(packets, start=1):
-        check_packet(packet, number, payload_max)
+        check_packet(packet, number, max(widths) * payload_max)
+
+
+def test_packets_are_wide_where_they_may_be_and_weigh_what_they_hold() -> None:
+    lanes = Lanes(1)
+    lanes.settle(1)
+    lanes.queue.width = 8
+    lanes.push(1, bytes(40_000))
+    packets = lanes.queue.pull(20)
+    assert [len(packet.payload) for packet in packets] == [8 * 1_400, 8 * 1_400, 4 * 1_400]
+    assert lanes.queue.weight(packets) == 20
+    packets += lanes.queue.pull(1_000)
+    assert received(packets)[1] == [bytes(40_000)]
+
+
+def test_what_fits_a_wide_packet_is_not_cut() -> None:
+    lanes = Lanes(1)
+    lanes.settle(1)
+    lanes.queue.width = 8
+    lanes.push(1, bytes(8_000))
+    (packet,) = lanes.queue.pull(1_000)
+    assert kinds(packet) == [WHOLE]
+    assert lanes.queue.weight([packet]) == 6
 
 
 def has_pieces(packets: list[Packet]) -> bool:

@@ -6,7 +6,7 @@ as a driver does.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from evensong.core.effects import (
@@ -50,6 +50,9 @@ class Outbox:
 
     def backlog(self) -> int:
         return len(self.packets)
+
+    def weight(self, packets: Sequence[Packet]) -> int:
+        return len(packets)
 
     def pull(self, packets_max: int) -> list[Packet]:
         taken = self.packets[:packets_max]

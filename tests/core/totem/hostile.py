@@ -17,6 +17,7 @@ from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.recovery import Recovery
 from evensong.core.totem.ring import SingleRing
+from evensong.core.totem.rows import Outgoing, decode_row
 from evensong.core.totem.states import State
 from tests.core.totem.bench import Bench, loses_tokens, ring_of
 
@@ -49,6 +50,10 @@ FIELDS: Final[dict[int, tuple[tuple[int, struct.Struct], ...]]] = {
     wire.HOLD_CANCEL: RING,
     wire.LEAVE: RING,
     wire.PART: ((13, I), (17, B), (18, B)),
+    wire.ROW: (
+        *((13, I), (17, Q), (25, I), (29, Q), (29, Q), (37, B), (38, B), (39, Q)),
+        *((at, H) for at in (47, 49, 51, 53)),
+    ),
 }
 DECODERS: Final[dict[int, Callable[[bytes], object]]] = {
     wire.REGULAR: wire.decode_regular,
@@ -58,6 +63,7 @@ DECODERS: Final[dict[int, Callable[[bytes], object]]] = {
     wire.BEACON: wire.decode_beacon,
     wire.HOLD_CANCEL: wire.decode_hold_cancel,
     wire.LEAVE: wire.decode_leave,
+    wire.ROW: decode_row,
 }
 
 
@@ -138,6 +144,14 @@ def _rare(bench: Bench) -> list[bytes]:
         wire.encode_hold_cancel(machine.my_ring_id, 3, 1),
         wire.BEACON_FRAME.pack(wire.BEACON, 9, 1, 40, 9, 2),
     ]
+    ring = machine.ring
+    for first, payloads in (
+        (ring.buffer.high + 1, [b"one", b"two"]),
+        (ring.buffer.high - 1, [b"one", b"two", b"three"]),
+        (ring.buffer.aru + 1, [b"one"] * 5),
+    ):
+        told = (ring.ring_id, max(1, first), Service.AGREED, 3, payloads)
+        frames += Outgoing(3, 1, *told).rows(64, 1_000)
     stranger = wire.BEACON_FRAME.pack(wire.BEACON, 1, 1, *machine.my_ring_id, 3)
     return [*frames, stranger, b"\x08" + frames[0][1:13] + b"\x00\x00\x00\x07\x00\x02" + frames[0]]
 

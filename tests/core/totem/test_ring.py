@@ -162,11 +162,12 @@ def test_a_ring_of_one_with_nothing_to_do_is_not_late() -> None:
         (b"", "header: size"),
         (b"\x01" * 12, "header: size"),
         (wire.HEADER.pack(0, 3, 1), "header: kind"),
-        (wire.HEADER.pack(9, 3, 1), "header: kind"),
+        (wire.HEADER.pack(10, 3, 1), "header: kind"),
         *((wire.HEADER.pack(kind, 0, 1), "header: nobody") for kind in wire.KIND_NAMES),
         (wire.HEADER.pack(wire.REGULAR, 3, 1), "regular: size"),
         (wire.HEADER.pack(wire.TOKEN, 3, 1) + b"x" * 62, "token: rtr list does not fit its count"),
         (wire.HEADER.pack(wire.PART, 3, 1), "part: size"),
+        (wire.HEADER.pack(wire.ROW, 3, 1), "row: size"),
     ],
 )
 def test_bad_bytes_are_counted_and_dropped(state: State, datagram: bytes, reason: str) -> None:

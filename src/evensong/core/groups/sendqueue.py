@@ -10,12 +10,15 @@ Rules:
 - A frame too large for a packet is cut; FIRST fills up the packet at hand. Only LAST makes it
   whole, so only LAST needs a safe packet: pieces before it have lower seqs.
 - A destination is announced, in the lane, before the first frame to it in a configuration.
+- A packet is as large as a datagram holds, or up to `width` times that where many datagrams travel
+  as one. What may be pulled is told, and counted, in datagrams' worth.
 - At a regular configuration a frame that is cut and whose LAST was not pulled begins again, and
   announcements too: newcomers have seen neither.
 Invariant: queued_bytes is the sum over lanes and control frames; no lane without items is in turns.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, final
 
 from evensong.core.effects import Packet, Service
@@ -121,6 +124,7 @@ class SendQueue:
         "_wide",
         "origin",
         "queued_bytes",
+        "width",
     )
 
     def __init__(
@@ -130,7 +134,8 @@ class SendQueue:
         self._incarnation: Final = incarnation
         self._limits: Final = limits
         self._events: Final = events
-        self._room: Final = limits.payload_max - PACKET_SIZE  # for frames, in a packet
+        self._room: Final = limits.payload_max - PACKET_SIZE  # for frames, in a plain packet
+        self.width = 1  # how many times as large as a plain one a packet may be
         self._lanes: Final[dict[SessionId, _Lane]] = {}
         self._turns: Final[deque[SessionId]] = deque()  # lanes with items; the first has its turn
         self._own: Final[deque[bytes]] = deque()  # control frames of the daemon itself
@@ -202,22 +207,33 @@ class SendQueue:
     # -- the engine's source -----------------------------------------------------------------
 
     def backlog(self) -> int:
-        """How many packets wait: never more than `pull` would give."""
+        """How much waits, in plain packets: never more than `pull` would give."""
         return max(-(-self.queued_bytes // self._room), self._wide)
 
-    def pull(self, packets_max: int) -> list[Packet]:
-        """Fill packets, at most so many."""
+    def pull(self, plain_max: int) -> list[Packet]:
+        """Fill packets, at most as much as so many plain ones hold."""
         packets: list[Packet] = []
-        while self.queued_bytes and len(packets) < packets_max:
-            packets.append(self._fill())
+        left = plain_max
+        while self.queued_bytes and left > 0:
+            packets.append(self._fill(min(self.width, left)))
+            left -= self.weight(packets[-1:])
             if self._turns and not self._own:
-                packets += self._middles(self._turns[0], packets_max - len(packets))
+                middles = self._middles(self._turns[0], left)
+                packets += middles
+                left -= self.weight(middles)
         if packets:
             self._relent()
         return packets
 
-    def _fill(self) -> Packet:
-        filling = _Filling(self._room)
+    def weight(self, packets: Sequence[Packet]) -> int:
+        """How many plain packets hold as much."""
+        if self.width == 1:
+            return len(packets)
+        plain = self._limits.payload_max
+        return sum([-(-len(packet.payload) // plain) for packet in packets])
+
+    def _fill(self, width: int) -> Packet:
+        filling = _Filling(width * self._limits.payload_max - PACKET_SIZE)
         own = self._own
         while own and filling.takes(len(own[0]), 1, must_be_safe=False):
             self.queued_bytes -= len(own[0])
@@ -259,7 +275,7 @@ class SendQueue:
             if lane.announced.get(set_no) is not item.destination:
                 self._announce(session, lane, set_no, item.destination)
                 return True
-        if len(item.frame) > self._room:
+        if lane.offset or len(item.frame) > max(self._room, filling.room):
             return self._take_piece(lane, item, filling)
         must_be_safe = bool(item.head.flags & SAFE)
         if not filling.takes(len(item.frame), item.head.places, must_be_safe):
@@ -293,7 +309,7 @@ class SendQueue:
             lane.offset += len(chunk)
         return True
 
-    def _middles(self, session: SessionId, packets_max: int) -> list[Packet]:
+    def _middles(self, session: SessionId, plain_max: int) -> list[Packet]:
         """Fill packets with the middle of a frame that is being cut, while it is its turn.
 
         They are alike but for their numbers, so that all of them are made at once.
@@ -301,10 +317,11 @@ class SendQueue:
         lane = self._lanes[session]
         head = lane.items[0].head
         frame = lane.items[0].frame
-        size = self._room - HEADER_SIZE
-        count = min(packets_max, (len(frame) - HEADER_SIZE - lane.offset - 1) // size)
+        room = self.width * self._limits.payload_max - PACKET_SIZE
+        size = room - HEADER_SIZE
+        count = min(plain_max // self.width, (len(frame) - HEADER_SIZE - lane.offset - 1) // size)
         if len(self._turns) > 1:
-            count = min(count, lane.deficit // self._room)
+            count = min(count, lane.deficit // room)
         if not lane.offset or count <= 0:
             return []
         begin = HEADER_SIZE + lane.offset
@@ -318,7 +335,7 @@ class SendQueue:
         ]
         self.origin.last_no += count
         lane.offset += count * size
-        lane.deficit -= count * self._room
+        lane.deficit -= count * room
         self._count(lane, -count * size)
         return [Packet(Service.AGREED, payload) for payload in payloads]
 

@@ -139,6 +139,10 @@ class Stretch:
     def bytes_at(self, at: int) -> set[int]:
         """Return which bytes stand at this place of the payloads, without a copy of any."""
         buffers, starts, _ = self._run
+        if isinstance(starts, range):  # equally long, in one buffer
+            first, last = (start + self._skip + at for start in (starts[0], starts[-1]))
+            buffer = buffers[0]
+            return {*buffer[first : last + 1 : starts.step]} if last < len(buffer) else set()
         try:
             return {*map(byte_at, buffers, map(add, starts, repeat(self._skip + at)))}
         except IndexError:

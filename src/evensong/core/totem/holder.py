@@ -12,7 +12,7 @@ from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
 from evensong.core.ids import ProcessorId
 from evensong.core.run import Run
 from evensong.core.timer import NEVER
-from evensong.core.totem.frames import RegularMessage, RegularToken
+from evensong.core.totem.frames import RegularMessage, RegularToken, Stretch
 from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.recovery import Recovery
@@ -108,15 +108,25 @@ class TokenHolder:
 
     def store_run(self, run: Run, now: int) -> bool:
         """Keep messages of the ring in use, `store` for all at once; False if they are no run."""
-        ring = self.ring
-        if self.held_token is not None or not ring.add_run(run):
+        if self.held_token is not None or not self.ring.add_run(run):
             return False
+        self._note_traffic(now)
+        return True
+
+    def store_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> bool:
+        """Keep messages of the ring in use, `store` for all at once; False if not all are new."""
+        if self.held_token is not None or not self.ring.add_row(row, transmitter):
+            return False
+        self._note_traffic(now)
+        return True
+
+    def _note_traffic(self, now: int) -> None:
+        ring = self.ring
         timers = self.timers
         if ring.buffer.high > self.last_token_seq:
             timers.token_retransmit.stop()
         self.regular_at = now
         timers.token_loss.start(now)
-        return True
 
     def deliver_alone(self) -> None:
         """On a ring of one, a message is ordered and safe as soon as it is there.
@@ -128,9 +138,9 @@ class TokenHolder:
         left = self.source.backlog()
         if not left:
             return
-        while left:
+        while left > 0:
             packets = self.source.pull(min(left, self.parameters.messages_max))
-            left -= len(packets)
+            left -= max(1, self.source.weight(packets))
             for packet in packets:
                 message = ring.order(packet, ring.buffer.aru + 1)
                 self.effects.append(Sent(ring.ring_id, message.seq, [packet]))
@@ -192,9 +202,9 @@ class TokenHolder:
         requests_came = bool(token.rtr)
         resent = self._resend_requested(token) if requests_came else 0
         if recovery is None:
-            sent = self._broadcast_new(token, resent)
+            sent, weight = self._broadcast_new(token, resent)
         else:
-            sent = self._broadcast_old(token, recovery, resent)
+            sent = weight = self._broadcast_old(token, recovery, resent)
         ring.acknowledge(token)
         if ring.count_stuck(token, requests_came, now):
             return VisitEnd.ACCUSES
@@ -205,7 +215,7 @@ class TokenHolder:
         else:
             is_complete = recovery.count_visit(token, ring.buffer.aru)
             backlog = len(recovery.retrans_queue)
-        ring.flow.account(token, sent + resent, backlog)
+        ring.flow.account(token, weight + resent, backlog)
         forward = ring.pass_on(token)
         self.effects.append(
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
@@ -234,13 +244,14 @@ class TokenHolder:
         self.effects.extend(repairs)
         return len(repairs)
 
-    def _broadcast_new(self, token: RegularToken, resent: int) -> int:
+    def _broadcast_new(self, token: RegularToken, resent: int) -> tuple[int, int]:
+        """Broadcast what the source has; return how many messages, and what they weigh."""
         allowed = self.ring.new_max(token, self._backlog(), resent)
         if not allowed:
-            return 0
+            return 0, 0
         packets = self.source.pull(allowed)
         self.effects.extend(self.ring.broadcast_new(token, packets))
-        return len(packets)
+        return len(packets), self.source.weight(packets)
 
     def _broadcast_old(self, token: RegularToken, recovery: Recovery, resent: int) -> int:
         """In recovery, the old ring's messages go where new ones would [SRP §6]."""

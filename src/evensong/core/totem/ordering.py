@@ -6,7 +6,6 @@ until the next ring is installed; how it ends is kept in its `Ending`.
 Invariant: released <= my_safe <= my_aru, released <= high_delivered; none falls in a ring's life.
 """
 
-import struct
 from collections import deque
 from itertools import groupby, repeat
 from operator import itemgetter, sub
@@ -27,13 +26,12 @@ from evensong.core.totem.frames import (
     Stretch,
 )
 from evensong.core.totem.parameters import Parameters
+from evensong.core.totem.rows import HEAD, PARTS, REST, Outgoing
 from evensong.core.totem.wire import (
-    AGREED_CODE,
     PACKET_MAX,
     PAYLOAD_MAX,
     REGULAR,
     REGULAR_SIZE,
-    SAFE_CODE,
     SEQ_MAX,
     SERVICES,
     encapsulate,
@@ -44,14 +42,9 @@ from evensong.core.totem.wire import (
 SAFE: Final = Service.SAFE  # looked up once: an Enum's attribute is not cheap
 PLAIN: Final = frozenset([0, RETX])  # flags of what is no recovery traffic
 REGULAR_MAX: Final = REGULAR_SIZE + PAYLOAD_MAX
-HEAD: Final = struct.Struct("!BIQIQI")  # what all messages of one sender on one ring begin with
-REST: Final = struct.Struct("!BBQ")  # what comes between the seq and the payload
-PARTS: Final = struct.Struct(f"!{HEAD.size}sQ{REST.size}s")
 unpack_head: Final = HEAD.unpack
 unpack_rest: Final = REST.unpack
 unpack_parts: Final = PARTS.unpack_from
-pack_parts: Final = PARTS.pack
-pack_rest: Final = REST.pack
 PAYLOAD_OF: Final = itemgetter(1)  # of a packet
 SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
@@ -187,6 +180,24 @@ class Ring:
         buffer.settle(first, last)
         return True
 
+    def add_row(self, row: Stretch, transmitter: ProcessorId) -> bool:
+        """Keep the messages of a row, all new and in order; False if they are not that."""
+        buffer = self.buffer
+        messages = buffer.messages
+        first, last = row.first_seq, row.last_seq
+        seqs = range(first, last + 1)
+        if (
+            row.ring_id != self.ring_id
+            or transmitter not in self.others
+            or row.sender_id not in self.members
+            or not buffer.aru < first <= last <= buffer.aru + buffer.horizon
+            or not (first > buffer.high or messages.keys().isdisjoint(seqs))
+        ):
+            return False
+        messages.update(zip(seqs, repeat(row)))
+        buffer.settle(first, last)
+        return True
+
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the token can be an honest one of this ring; all honest ones pass."""
         rtr = token.rtr
@@ -264,13 +275,8 @@ class Ring:
         stretch = Stretch(my_id, ring_id, first, service, 0, timestamp, run, 0)
         self.buffer.messages.update(zip(seqs, repeat(stretch)))
         self.buffer.settle(first, last)
-        head = HEAD.pack(REGULAR, my_id, self.incarnation, my_id, *ring_id)
-        rest = pack_rest(SAFE_CODE if service is SAFE else AGREED_CODE, 0, timestamp)
-        datagrams = [
-            pack_parts(head, seq, rest) + payload
-            for seq, payload in zip(seqs, payloads, strict=True)
-        ]
-        return Sent(ring_id, first, packets, datagrams)
+        told = (ring_id, first, service, timestamp, payloads)
+        return Sent(ring_id, first, packets, Outgoing(my_id, self.incarnation, *told))
 
     def broadcast_old(
         self, token: RegularToken, old_messages: list[RegularMessage]

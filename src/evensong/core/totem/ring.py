@@ -15,8 +15,10 @@ from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.commit import is_passed_to
+from evensong.core.totem.frames import Stretch
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts
+from evensong.core.totem.rows import DECODERS, decode_row
 from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
 
@@ -79,6 +81,15 @@ class SingleRing(Core):
         for datagram in run.frames():
             if not self.halted:
                 self._receive_or_drop(datagram, now)
+
+    def _receive_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> None:
+        machine = self.machine
+        if machine.state is OPERATIONAL and machine.holder.store_row(row, transmitter, now):
+            machine.met.add("regular")
+        else:
+            for seq in range(row.first_seq, row.last_seq + 1):
+                machine.on_regular(row.at(seq), transmitter, now)
+        machine.deliver_stored()
 
     def _receive_or_drop(self, datagram: bytes, now: int) -> None:
         try:
@@ -144,6 +155,8 @@ class SingleRing(Core):
             message = decode_regular(datagram, machine.ring.ring_id)
             machine.on_regular(message, transmitter, now)
             machine.deliver_stored()
+        elif kind == wire.ROW:
+            self._receive_row(decode_row(datagram, machine.ring.ring_id), transmitter, now)
         elif kind == wire.TOKEN:
             machine.on_token(wire.decode_token(datagram), transmitter, now)
         elif kind == wire.JOIN:
@@ -168,9 +181,9 @@ class SingleRing(Core):
             raise MalformedFrame("header: kind")
 
     def _meet_myself(self, kind: int, datagram: bytes, incarnation: int) -> None:
-        if kind not in wire.DECODERS:
+        if kind not in DECODERS:
             raise MalformedFrame("header: kind")
-        wire.DECODERS[kind](datagram)  # noise must not stop me
+        DECODERS[kind](datagram)  # noise must not stop me
         machine = self.machine
         if incarnation > machine.incarnation:
             # The later one goes on: a processor cannot tell an earlier self's late datagram from a

@@ -34,6 +34,7 @@ BEACON: Final = 5
 HOLD_CANCEL: Final = 6
 LEAVE: Final = 7
 PART: Final = 8
+ROW: Final = 9
 
 KIND_NAMES: Final = {
     REGULAR: "regular",
@@ -44,6 +45,7 @@ KIND_NAMES: Final = {
     HOLD_CANCEL: "hold_cancel",
     LEAVE: "leave",
     PART: "part",
+    ROW: "row",
 }
 
 # kind:u8 transmitter:u32 incarnation:u64
@@ -73,6 +75,7 @@ BEACON_FRAME: Final = struct.Struct("!BIQQIH")
 RING_FRAME: Final = struct.Struct("!BIQQI")
 
 HEADER_SIZE: Final = HEADER.size
+FLAGS_AT: Final = REGULAR_FRAME.size - 9  # of a regular frame
 REGULAR_SIZE: Final = REGULAR_FRAME.size
 SEQ_MAX: Final = 2**62  # a number beyond it is no honest one, and adding to it stays encodable
 PAYLOAD_MAX: Final = 65_000
@@ -128,6 +131,11 @@ def _message(fields: MessageFields, payload: bytes, known: RingId = NO_RING) -> 
         raise MalformedFrame("regular: nobody")
     ring_id = known if known == (ring_seq, ring_rep) else RingId(ring_seq, ring_rep)
     return RegularMessage(sender_id, ring_id, seq, service, flags, timestamp, payload)
+
+
+def is_repair(frame: bytes, at: int = 0) -> bool:
+    """Whether a regular frame, beginning there, is a retransmission; for diagnosis only."""
+    return len(frame) > at + FLAGS_AT and bool(frame[at + FLAGS_AT] & RETX)
 
 
 def encapsulate(message: RegularMessage) -> bytes:

@@ -1,0 +1,230 @@
+"""A frame longer than a datagram is sealed as one and cut; what comes together is opened as one."""
+
+from itertools import permutations
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import booleans, integers, lists, sampled_from
+
+from evensong.core.totem import wire
+from evensong.daemon.burst import Burst
+from evensong.daemon.opening import MISFIT, WAITING_MAX, Opener
+from evensong.daemon.seal import (
+    HEAD_SIZE,
+    PIECE_AT,
+    PIECES_AT,
+    PIECES_MAX,
+    Key,
+    Refused,
+    Sealer,
+    make_key,
+)
+from evensong.daemon.settings import DATAGRAM_MAX
+
+KEY = make_key(bytes(range(32)))
+WINDOW = 256
+SIZE = 200  # of a datagram here
+KEYS = pytest.mark.parametrize("key", [KEY, None], ids=["sealed", "bare"])
+
+
+def sealer(key: Key | None, node: int = 1, boot: int = 9) -> Sealer:
+    return Sealer("demo", key, node, 5, boot)
+
+
+def opener(key: Key | None, *acquainted: Sealer) -> Opener:
+    """Return one that knows these lives: each has said something short."""
+    opens = Opener("demo", (key,) if key else (), WINDOW, DATAGRAM_MAX)
+    for one in acquainted:
+        opens.open(one.seal(frame(0, _node(one))))
+    return opens
+
+
+def _node(one: Sealer) -> int:
+    return int.from_bytes(one.name[14:18])
+
+
+def frame(size: int, node: int = 1) -> bytes:
+    return wire.HEADER.pack(wire.ROW, node, 5) + Random(size).randbytes(size)
+
+
+def by_piece(opens: Opener, datagrams: list[bytes]) -> list[bytes | str]:
+    """Return what comes of each: a frame, nothing, or why it is refused."""
+    came: list[bytes | str] = []
+    for one in datagrams:
+        try:
+            came.append(opens.open_piece(one) or "")
+        except Refused as refused:
+            came.append(refused.reason)
+    return came
+
+
+@KEYS
+@pytest.mark.parametrize("size", [100, 150, 151, 300, 5_000])
+def test_a_long_frame_comes_out_as_it_went_in(key: Key | None, size: int) -> None:
+    seals = sealer(key)
+    together, apart = opener(key, seals), opener(key, seals)
+    burst = seals.seal_long(frame(size), SIZE)
+    assert all(len(one) <= SIZE for one in burst.split())
+    if len(burst.split()) == 1:
+        assert apart.open(burst.data) == frame(size)
+    else:
+        assert together.open_long(burst) == frame(size)
+        assert by_piece(apart, burst.split())[-1] == frame(size)
+        assert together.lives() == apart.lives()
+
+
+@KEYS
+def test_as_much_fits_as_it_says(key: Key | None) -> None:
+    seals = sealer(key)
+    most = seals.long_max(SIZE, 7)
+    assert len(seals.seal_long(frame(most - 13), SIZE).split()) == 7
+    assert len(seals.seal_long(frame(most - 12), SIZE).split()) == 8
+
+
+@KEYS
+def test_pieces_come_in_any_order(key: Key | None) -> None:
+    seals = sealer(key)
+    for order in permutations(range(3)):
+        opens = opener(key, seals)
+        pieces = seals.seal_long(frame(400), SIZE).split()
+        assert len(pieces) == 3
+        assert by_piece(opens, [pieces[at] for at in order]) == ["", "", frame(400)]
+
+
+@KEYS
+def test_frames_are_told_apart_though_their_pieces_mingle(key: Key | None) -> None:
+    first, second = sealer(key), sealer(key, 2)
+    opens = opener(key, first, second)
+    pieces = [
+        first.seal_long(frame(400), SIZE).split(),
+        first.seal_long(frame(401), SIZE).split(),
+        second.seal_long(frame(402, 2), SIZE).split(),
+    ]
+    mingled = [one for row in zip(*pieces, strict=True) for one in row]
+    assert by_piece(opens, mingled)[-3:] == [frame(400), frame(401), frame(402, 2)]
+
+
+@KEYS
+def test_a_frame_that_lacks_a_piece_never_comes(key: Key | None) -> None:
+    seals = sealer(key)
+    opens = opener(key, seals)
+    pieces = seals.seal_long(frame(400), SIZE).split()
+    assert opens.open_long(Burst(b"".join(pieces[:2]), SIZE)) is None
+    assert by_piece(opens, [pieces[0], pieces[2], pieces[0]]) == ["", "", ""]
+    assert opens.open(seals.seal(frame(9))) == frame(9)
+    assert by_piece(opens, pieces[1:2]) == [frame(400)], "late, but it was missing"
+
+
+@KEYS
+def test_a_frame_comes_once(key: Key | None) -> None:
+    seals = sealer(key)
+    opens = opener(key, seals)
+    burst = seals.seal_long(frame(400), SIZE)
+    assert opens.open_long(burst) == frame(400)
+    assert opens.open_long(burst) is None
+    assert by_piece(opens, burst.split()) == ["replay"] * 3
+    assert by_piece(opens, seals.seal_long(frame(400), SIZE).split())[-1] == frame(400)
+    assert by_piece(opens, burst.split()) == ["replay"] * 3
+
+
+@pytest.mark.parametrize("at", [HEAD_SIZE - 3, HEAD_SIZE, SIZE - 1, SIZE + HEAD_SIZE + 9, 450])
+def test_what_was_altered_is_refused_as_a_whole(at: int) -> None:
+    seals = sealer(KEY)
+    opens = opener(KEY, seals)
+    burst = seals.seal_long(frame(400), SIZE)
+    altered = bytearray(burst.data)
+    altered[at] ^= 1
+    assert opens.open_long(Burst(bytes(altered), SIZE)) is None
+    came = by_piece(opens, Burst(bytes(altered), SIZE).split())
+    assert came[-1] in ("altered", MISFIT)
+    assert opens.lives() == {(1, 5, 9): 1}, "nothing is counted as seen"
+    assert opens.open(seals.seal(frame(1))) == frame(1)
+
+
+@KEYS
+def test_pieces_of_two_frames_are_not_taken_for_one(key: Key | None) -> None:
+    seals = sealer(key)
+    opens = opener(key, seals)
+    one, other = (seals.seal_long(frame(size), SIZE).split() for size in (400, 401))
+    mixed = [one[0], other[1], one[2]]
+    assert opens.open_long(Burst(b"".join(mixed), SIZE)) is None
+    assert by_piece(opens, mixed) == ["", "", ""]
+    elsewhere = sealer(key, boot=10)
+    elsewhere.counter = seals.counter
+    strange, mine = (by.seal_long(frame(400), SIZE).split() for by in (elsewhere, seals))
+    assert opens.open_long(Burst(b"".join([mine[0], strange[1], mine[2]]), SIZE)) is None
+
+
+@KEYS
+def test_a_life_is_proven_by_a_whole_frame_only(key: Key | None) -> None:
+    seals = sealer(key)
+    opens = opener(key)
+    burst = seals.seal_long(frame(400), SIZE)
+    assert opens.open_long(burst) is None
+    assert by_piece(opens, burst.split()) == ["unknown life"] * 3
+    assert by_piece(opens, sealer(key, boot=3).seal_long(frame(400), SIZE).split()[:1]) == [
+        "unknown life"
+    ]
+    foreign = Sealer("other", key, 1, 5, 9).seal_long(frame(400), SIZE)
+    assert by_piece(opens, foreign.split()) == ["cluster"] * 3
+
+
+@pytest.mark.parametrize(
+    ("piece", "pieces"), [(3, 3), (9, 3), (0, PIECES_MAX + 1), (2, 4), (1, 0), (255, 255)]
+)
+def test_pieces_that_cannot_be_are_refused(piece: int, pieces: int) -> None:
+    seals = sealer(None)
+    opens = opener(None, seals)
+    datagrams = seals.seal_long(frame(400), SIZE).split()
+    odd = bytearray(datagrams[2])
+    odd[PIECE_AT], odd[PIECES_AT] = piece, pieces
+    assert by_piece(opens, [datagrams[0], bytes(odd)]) == ["", MISFIT]
+    assert by_piece(opens, datagrams[1:])[-1] == frame(400), "the others are not spoilt"
+
+
+def test_pieces_without_the_rest_take_bounded_room() -> None:
+    seals = sealer(None)
+    opens = opener(None, seals)
+    rows = [seals.seal_long(frame(400), SIZE).split() for _ in range(WAITING_MAX + 1)]
+    for row in rows:
+        assert by_piece(opens, row[:2]) == ["", ""]
+    assert by_piece(opens, rows[1][2:]) == [frame(400)]
+    assert by_piece(opens, rows[0][2:]) == [""], "the oldest made room"
+
+
+@given(booleans(), lists(integers(0, 700), min_size=1, max_size=4), lists(integers(0, 9)))
+def test_pieces_that_come_together_are_opened_as_one_by_one(
+    is_sealed: bool, sizes: list[int], swaps: list[int]
+) -> None:
+    key = KEY if is_sealed else None
+    seals = sealer(key)
+    together, apart = opener(key, seals), opener(key, seals)
+    for size in sizes:
+        pieces = seals.seal_long(frame(150 + size), SIZE).split()
+        if len(pieces) == 1:
+            continue
+        for at in swaps:
+            here, there = at % (len(pieces) - 1), (at + 1) % (len(pieces) - 1)
+            pieces[here], pieces[there] = pieces[there], pieces[here]
+        whole = together.open_long(Burst(b"".join(pieces), SIZE))
+        expected = by_piece(apart, pieces)
+        if whole is None:
+            assert by_piece(together, pieces) == expected
+        else:
+            assert expected[-1] == whole
+        assert together.lives() == apart.lives()
+
+
+@given(sampled_from([KEY, None]), integers(0, 600), integers(1, 255))
+def test_one_wrong_byte_never_gets_through_the_seal(key: Key | None, at: int, by: int) -> None:
+    seals = sealer(key)
+    opens = opener(key, seals)
+    data = bytearray(seals.seal_long(frame(400), SIZE).data)
+    at %= len(data)
+    data[at] ^= by
+    whole = opens.open_long(Burst(bytes(data), SIZE))
+    if key is not None and whole is not None:
+        assert whole == frame(400)  # it was in a header that says what others say too
+        assert at % SIZE < HEAD_SIZE
+        assert at >= SIZE
