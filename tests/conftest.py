@@ -106,9 +106,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """One session for all tests of a process; commands called in this process use it too."""
+    from evensong.spark.gateway import LOG
     from evensong.spark.session import open_session
 
     conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     session = open_session("tests", master="local[2]", conf=conf, quick=True)
     yield session
     session.stop()
+    LOG.let_go()  # tests that fail on purpose would leave it behind

@@ -1,7 +1,11 @@
+import os
+from pathlib import Path
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
+from evensong.spark.gateway import JavaLog
 from evensong.spark.trouble import cause_of, is_of_spark, sentence_of
 
 TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
@@ -80,3 +84,17 @@ def test_a_full_disk_is_told() -> None:
 )
 def test_errors_of_spark_are_told_from_ours(error: Exception, is_its: bool) -> None:
     assert is_of_spark(error) is is_its
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_log_stays_only_if_somebody_was_told_of_it(is_kept: bool) -> None:
+    log = JavaLog()
+    descriptor = log.create()
+    os.write(descriptor, b"the cause\n")
+    os.close(descriptor)
+    place = Path(log.keep().removeprefix(" (its log: ").removesuffix(")"))
+    if not is_kept:
+        log.let_go()
+    log._discard()
+    assert place.exists() is is_kept
+    place.unlink(missing_ok=True)

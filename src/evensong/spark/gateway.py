@@ -53,6 +53,10 @@ class JavaLog:
         self._is_kept = True
         return f" (its log: {self._path})"
 
+    def let_go(self) -> None:
+        """Let the file go at the end after all: whoever would have read it has."""
+        self._is_kept = False
+
     def _discard(self) -> None:
         if self._path is not None and not self._is_kept:
             self._path.unlink(missing_ok=True)
