@@ -179,7 +179,7 @@ def audited(spark: SparkSession, directory: Path) -> Audited:
         _, runs[f"seed-{seed}"] = run_recorded(swarm(seed))
     write_histories(directory, runs)
     shutil.rmtree(directory / "run_id=absent-p" / "node=1")
-    return Audited(run_audit(spark, [str(directory)]))
+    return Audited(run_audit(spark, [str(directory)], [one.id for one in RING]))
 
 
 def test_the_worked_trace_passes(audited: Audited) -> None:

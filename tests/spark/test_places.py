@@ -1,0 +1,70 @@
+"""Where traces lie: what is found, converted, refused, before Spark reads a row."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from evensong.spark.places import find_places, is_elsewhere
+from evensong.trace.parquet import read_run, write_trace
+from tests.daemon.test_spool import begin, lives, play, rows
+from tests.sim.history_language import history
+
+
+def test_the_tail_of_a_spool_is_converted_into_a_place_of_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trace, scratch = tmp_path / "trace", tmp_path / "scratch"
+    trace.mkdir()
+    spool = begin(trace)
+    play(spool)
+    spool.flush(8)
+    (place,) = find_places(spark, [str(trace)], scratch).places
+    (converted,) = read_run(Path(place.folders[0]))
+    (spooled,) = lives(trace)
+    assert rows(converted.life) == rows(spooled.life)
+    assert place.nodes == (("test", 1),)
+    assert Path(place.base).is_relative_to(scratch)
+    assert place.last_end == ""  # whether its daemon lives, nobody knows
+
+
+def test_a_daemon_that_is_gone_has_lost_its_last_rows(spark: SparkSession, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "trace").mkdir(parents=True)
+    (state / "lock").touch()
+    spool = begin(state / "trace")
+    play(spool)
+    spool.flush(8)
+    (place,) = find_places(spark, [str(state)], tmp_path / "scratch").places
+    assert place.last_end == "lost"
+
+
+def test_a_run_of_a_trace_is_a_place(spark: SparkSession, tmp_path: Path) -> None:
+    write_trace(history("p: conf R1{p}, quiesce"), tmp_path, "one")
+    write_trace(history("p: conf R1{p}, quiesce"), tmp_path, "two")
+    found = find_places(spark, [str(tmp_path / "run_id=two")], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("two", 1),)]
+
+
+def test_spark_lists_what_lies_behind_wildcards(spark: SparkSession, tmp_path: Path) -> None:
+    for day in ("monday", "tuesday", "friday"):
+        write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
+    found = find_places(spark, [f"{tmp_path}/*esday"], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("tuesday", 1),)]
+    assert found.places[0].base.endswith("/tuesday")
+    found = find_places(spark, [f"{tmp_path}/*sunday"], tmp_path / "scratch")
+    assert found.refused == [f"{tmp_path}/*sunday: has no run_id=…/node=… in it"]
+
+
+@pytest.mark.parametrize(
+    ("path", "elsewhere"),
+    [
+        ("hdfs://head/traces", True),
+        ("s3a://traces/2026-*", True),
+        ("traces/*", True),
+        ("file:///traces", False),
+        ("traces", False),
+    ],
+)
+def test_what_is_not_of_this_machine_is_left_to_spark(path: str, elsewhere: bool) -> None:
+    assert is_elsewhere(path) is elsewhere
