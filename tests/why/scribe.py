@@ -9,13 +9,15 @@ TOKEN_LOSS_US = 300_000
 class Scribe:
     """Writes what the recorder of one daemon would hold, on its own clock."""
 
-    def __init__(self, node: int, *, host: str = "one host", at_us: int = 0) -> None:
+    def __init__(
+        self, node: int, *, host: str = "one host", at_us: int = 0, incarnation: int = 7
+    ) -> None:
         self.node = node
         self.at_us = at_us
         self.entries: list[dict[str, object]] = []
         self.put(
             "start",
-            incarnation=7,
+            incarnation=incarnation,
             boot="00",
             node=node,
             cluster="test",

@@ -74,6 +74,15 @@ CASES: dict[str, tuple[tuple[int, ...], Plan, list[tuple[tuple[int, ...], list[s
         (Partition(50 * MS, ((1, 2), (3,))),),
         [((1, 2), ["partition 1 2 3"]), ((3,), ["partition 1 2 3"])],
     ),
+    "one is killed, starts again and is cut off": (
+        (1, 2, 3, 4, 5),
+        (Crash(40 * MS, 3), Restart(100 * MS, 3), Partition(180 * MS, ((1, 2), (3, 4, 5)))),
+        [
+            ((1, 2, 4, 5), ["killed 3"]),
+            ((1, 2, 3, 4, 5), ["restart 3"]),
+            ((1, 2), ["partition 1 2 3 4 5"]),
+        ],
+    ),
     "one hears nobody": (
         (1, 2, 3),
         (Cut(50 * MS, EVERYBODY, 2),),

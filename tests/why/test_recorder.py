@@ -77,6 +77,30 @@ def test_a_lateness_shorter_than_the_silence_does_not_hide_a_partition() -> None
         assert change.causes[0].sentence == "partition: {1,2} | {3} each gave up the other side"
 
 
+def test_a_life_that_ended_before_is_not_blamed_for_what_became_of_the_next() -> None:
+    one, two, three = ring_of_three()  # the third is killed: its recorder stops here
+    again = Scribe(3, at_us=12_000_000, incarnation=8)
+    for scribe in (one, two, again):
+        scribe.gathers("join", 3)
+        scribe.forms("12.1", 1, 2, 3)
+        scribe.waits(5_000_000)
+    for scribe in (one, two):
+        scribe.gathers("token loss")
+        scribe.waits(200_000)
+        scribe.gathers("consensus timeout", 3, proposed="1 2", failed="3", heard="3:500000")
+        scribe.forms("16.1", 1, 2)
+    again.gathers("token loss")
+    again.waits(200_000)
+    silent = "1:500000 2:500000"
+    again.gathers("consensus timeout", 1, proposed="3", failed="1 2", heard=silent)
+    again.forms("16.3", 3)
+    accounts = [from_entries(who.entries, "it").account for who in (one, two, three, again)]
+    told = {str(change.ring.ring_id): change for change in explain(accounts) if change.ring}
+    for ring in ("16.1", "16.3"):
+        sentence = told[ring].causes[0].sentence
+        assert sentence == "partition: {1,2} | {3} each gave up the other side"
+
+
 def test_a_lateness_of_before_the_ring_explains_nothing_of_its_end() -> None:
     one, two, three = ring_of_three()
     for scribe in (one, two, three):

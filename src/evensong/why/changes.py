@@ -70,13 +70,25 @@ class Company:
         """Return where the record of a node stops that was with another one in the ring it left.
 
         The last moments of a life that was killed are not written down, nor are those of one that
-        is suspended: its record may stop before that ring, even before any.
+        is suspended: its record may stop before that ring, even before any. A life is not meant if
+        a later one is known to have been in that ring.
         """
+        ring_id = way.left.ring_id
+        latest = max(
+            (
+                one.account.incarnation
+                for one in self.passages
+                if one.node == node
+                and (one.left.ring_id == ring_id or (one.joined and one.joined.ring_id == ring_id))
+            ),
+            default=0,
+        )
         found = [
             stay
             for stay in self.stays
             if stay.account.node == node
-            and stay.ring.ring_id <= way.left.ring_id
+            and stay.account.incarnation >= latest
+            and stay.ring.ring_id <= ring_id
             and (stay.ring.members or _is_earlier(stay, way))
         ]
         return max(found, key=lambda one: one.account.incarnation, default=None)
