@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_life_that_ended_before_is_not_blamed_for_what_became_of_the_next() ->
     again.gathers("consensus timeout", 1, proposed="3", failed="1 2", heard=silent)
     again.forms("16.3", 3)
     accounts = [from_entries(who.entries, "it").account for who in (one, two, three, again)]
+    accounts[2] = replace(accounts[2], ended="lost")
     told = {str(change.ring.ring_id): change for change in explain(accounts) if change.ring}
     for ring in ("16.1", "16.3"):
         sentence = told[ring].causes[0].sentence
