@@ -51,7 +51,8 @@ def test_the_wheel_has_every_module_and_says_that_it_is_typed(wheel: ZipFile) ->
     sources = {path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/**/*.py")}
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert "evensong/core/totem/ring.py" in sources
-    assert packed == sources | {"evensong/py.typed"}
+    others = {"py.typed", "report/page.css", "spark/log4j2.properties"}
+    assert packed == sources | {f"evensong/{name}" for name in others}
 
 
 def test_the_wheel_gives_the_command_and_the_pytest_plugin(wheel: ZipFile) -> None:
