@@ -8,8 +8,7 @@ when a turn's effects have been performed: the ring goes before its clients.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never, final
@@ -25,7 +24,6 @@ from evensong.core.effects import (
     Persist,
     SafeLine,
     Sent,
-    Service,
     StateChange,
     TokenVisit,
     Unicast,
@@ -44,7 +42,7 @@ from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
-from evensong.daemon.outbox import Outbox, make_packet, marked
+from evensong.daemon.outbox import Feed, Outbox, marked
 from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
 from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer
 from evensong.daemon.settings import DATAGRAM_MAX, Address
@@ -451,14 +449,10 @@ class Driver:
             self.core.submit(clock())
             self.perform()
 
-    def feed(self, service: Service, bodies: Iterator[bytes], ahead: int) -> None:
-        """Submit marked bodies as fast as the ring takes them, so many waiting at any time."""
-
-        def packets(count: int) -> list[Packet]:
-            return [*map(make_packet, zip(repeat(service), islice(bodies, count), repeat(0)))]
-
-        self.outbox.feed = packets
-        self._queue(packets(ahead))
+    def feed(self, more: Feed, ahead: int) -> None:
+        """Submit marked packets as fast as the ring takes them, so many waiting at any time."""
+        self.outbox.feed = more
+        self._queue(more(ahead))
 
     def ignore(self, peers: Iterable[ProcessorId]) -> None:
         """Neither hear these peers nor speak to them: a partition, for tests."""

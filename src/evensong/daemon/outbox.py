@@ -5,7 +5,7 @@ one count, in the order in which they go out.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias, final
 
@@ -13,7 +13,7 @@ from evensong.core.effects import Packet
 from evensong.core.groups.packet import FOREIGN
 from evensong.core.unit import Origin
 
-Feed: TypeAlias = Callable[[int], Iterable[Packet]]  # so many packets, or what is left
+Feed: TypeAlias = Callable[[int], list[Packet]]  # so many packets, or what is left
 Pulled: TypeAlias = Callable[[int, int], None]  # how many ever were, and the last one's number
 make_packet: Final = partial(tuple.__new__, Packet)  # of its fields; quicker than by name
 
@@ -50,7 +50,8 @@ class Outbox:
         count = min(packets_max, len(packets))
         if not count:
             return []
-        services, bodies, timestamps = zip(*[packets.popleft() for _ in range(count)], strict=True)
+        taken = [packets.popleft() for _ in range(count)]
+        services, bodies, timestamps = zip(*taken, strict=True)
         self.pulled += count
         self._to_replace += count
         units = origin.units(bodies)
