@@ -322,7 +322,7 @@ GROUP_MUTANTS: Final = (
         "sendqueue.py",
         "return max(-(-self.queued_bytes // self._room), self._wide)",
         "return -(-self.queued_bytes // self._room) + self._wide",
-        QUEUE + "test_whatever_is_pushed_and_pulled_the_rules_hold",
+        QUEUE + "test_the_backlog_is_what_can_be_pulled",
     ),
     GroupMutant(
         "throttling goes by the queue, not by who fills it",

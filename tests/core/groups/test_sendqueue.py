@@ -412,6 +412,20 @@ def test_whatever_is_pushed_and_pulled_the_rules_hold(
         check_packet(packet, number, max(widths) * payload_max)
 
 
+def test_the_backlog_is_what_can_be_pulled() -> None:
+    lanes = Lanes(1)
+    lanes.settle(1)
+    for _ in range(3):
+        lanes.push(1, bytes(800))  # more than half a packet: no two of them share one
+    assert lanes.queue.backlog() == 3
+    assert len(lanes.queue.pull(3)) == 3
+    assert lanes.queue.backlog() == 0
+    for _ in range(40):
+        lanes.push(1, bytes(100))
+    told = lanes.queue.backlog()
+    assert len(lanes.queue.pull(told)) == told > 2
+
+
 def test_packets_are_wide_where_they_may_be_and_weigh_what_they_hold() -> None:
     lanes = Lanes(1)
     lanes.settle(1)
