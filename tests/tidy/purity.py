@@ -39,6 +39,8 @@ ABOVE: Final = {
     "evensong.sim": ("daemon", "client", "spark", *TOP),
     "evensong.trace": ("daemon", "client", "spark", *TOP),
     "evensong.daemon": ("client", "spark", *TOP),
+    "evensong.spark": ("cli", "demo", "bench", "testing"),
+    "evensong.report": ("core", "ipc", "sim", "trace", "spark", "daemon", "client", *TOP),
     "evensong.why": ("client", "spark", "cli", "demo", "bench", "testing"),
 }
 

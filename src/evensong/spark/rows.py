@@ -14,6 +14,7 @@ from evensong.core.ids import Configuration, RingId
 from evensong.core.unit import UnitId
 from evensong.sim import evs
 from evensong.sim.evs import Finding, Reading
+from evensong.sim.evs.sets import owed_by_members
 from evensong.sim.history import Delivery, Event, History, Life, LifeId, Send
 from evensong.spark.absent import ring_id
 from evensong.spark.witness import Teller
@@ -100,24 +101,9 @@ def _where(reading: Reading, violation: evs.Violation) -> str | None:
 def members_deliver(reading: Reading, submitted: Collection[LifeId]) -> Finding:
     """LV-1, as far as it is about a segment: members of a final configuration owe what was sent."""
     found = Finding("LV-1")
-    ids = reading.units.ids
     for one in reading.lives:
-        final = one.last_conf_id
-        is_asked = one.life.ended == "quiesce" and (one.node, one.life.incarnation) in submitted
-        if not is_asked or final is None or final not in one.coms:
-            continue
-        owed = {sending.unit for sending in one.coms[final].sendings}
-        for com in reading.coms.get(final, ()):
-            if com.life is one or com.life.life.ended != "quiesce":
-                continue
-            found.checked += len(owed)
-            for unit in sorted(owed - com.unit_set):
-                found.blame(
-                    f"{one.name} sent {ids[unit]} in its final {final}, "
-                    f"and {com.life.name} does not deliver it",
-                    (one.node, com.life.node),
-                    (ids[unit],),
-                )
+        if one.life.ended == "quiesce" and (one.node, one.life.incarnation) in submitted:
+            owed_by_members(reading, one, found)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from evensong.core.ids import ProcessorId, RingId
 from evensong.core.unit import UnitId
-from evensong.sim.evs.reading import Com, Reading
+from evensong.sim.evs.reading import Com, LifeReading, Reading
 from evensong.sim.evs.verdict import Finding
 from evensong.sim.history import CUT
 
@@ -198,19 +198,25 @@ def submitted_delivered(reading: Reading) -> Finding:
             found.blame(
                 f"{one.name} submitted number {origin_no} and never delivered it", (one.node,)
             )
-        final = one.last_conf_id
-        if final is None or final not in one.coms:
-            continue
-        sent = {sending.unit for sending in one.coms[final].sendings}
-        for com in reading.coms.get(final, ()):
-            if com.life is one or com.life.life.ended != "quiesce":
-                continue
-            found.checked += len(sent)
-            for unit in sorted(sent - com.unit_set):
-                found.blame(
-                    f"{one.name} sent {ids[unit]} in its final {final}, "
-                    f"and {com.life.name} does not deliver it",
-                    (one.node, com.life.node),
-                    (ids[unit],),
-                )
+        owed_by_members(reading, one, found)
     return found
+
+
+def owed_by_members(reading: Reading, one: LifeReading, found: Finding) -> None:
+    """Ask the members of a life's final configuration for what it sent there."""
+    ids = reading.units.ids
+    final = one.last_conf_id
+    if final is None or final not in one.coms:
+        return
+    sent = {sending.unit for sending in one.coms[final].sendings}
+    for com in reading.coms.get(final, ()):
+        if com.life is one or com.life.life.ended != "quiesce":
+            continue
+        found.checked += len(sent)
+        for unit in sorted(sent - com.unit_set):
+            found.blame(
+                f"{one.name} sent {ids[unit]} in its final {final}, "
+                f"and {com.life.name} does not deliver it",
+                (one.node, com.life.node),
+                (ids[unit],),
+            )
