@@ -13,6 +13,7 @@ from evensong.cli.main import main
 from evensong.errors import BadTrace
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
+from evensong.trace.columns import parquet_options
 from evensong.trace.parquet import write_trace
 from tests.sim.history_language import history
 
@@ -68,7 +69,8 @@ def renumber(path: Path, column: str, numbers: list[int]) -> None:
     rows = pa.parquet.read_table(path)
     columns = [rows.column(at) for at in range(rows.num_columns)]
     columns[rows.schema.get_field_index(column)] = pa.array(numbers, pa.uint64())
-    pa.parquet.write_table(pa.table(columns, schema=rows.schema), path)
+    options = parquet_options(path.name.partition("-")[0])  # Spark reads no other numbers
+    pa.parquet.write_table(pa.table(columns, schema=rows.schema), path, **options)
 
 
 def test_rows_that_are_missing_are_no_trace(spark: SparkSession, trace: Path) -> None:
