@@ -37,15 +37,15 @@ TURNS = 3
 ORDER = "TG"
 ORDER_COLUMNS = (
     "incarnation", "pos", "ring_seq", "ring_rep", "seq", "conf_no", "sender", "sender_inc",
-    "origin_no", "service", "digest", "size", "t_us",
+    "origin_no", "service", "stable_seq", "digest", "size", "t_us",
 )  # fmt: skip
 
 # What must fail, and nothing else: as the checker in memory says of the same trace, made small.
 EXPECTED = {
     "swap": {"EVS6.1", "TG"},
-    "missing": {"EVS4", "EVS5", "EVS6.3"},
+    "missing": {"EVS4", "EVS5", "EVS6.3", "TF3"},
     "early": {"EVS4", "EVS7.1"},
-    "content": {"EVS1.3", "EVS4", "EVS5", "EVS6.3", "EVS7.1"},
+    "content": {"EVS1.3", "EVS4", "EVS5", "EVS6.3", "EVS7.1", "TF3"},
 }
 
 

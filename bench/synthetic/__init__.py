@@ -45,6 +45,7 @@ from evensong.trace.columns import parquet_options, part_name
 from evensong.trace.schema import COLUMNS, schema
 
 ROW_GROUP: Final = 1 << 20
+LAYOUT: Final = "v2"  # in the names of traces: another one has other rows
 PLANTS: Final = ("swap", "missing", "early", "content")
 
 
@@ -111,7 +112,7 @@ def _write(table: str, tables: Iterator[pa.Table], path: Path) -> None:
 def make(directory: Path, rows: int, plant: str = "", cycles: int = CYCLES) -> Path:
     """Return a trace with so many deliveries, made now if it is not there; whole or not at all."""
     assert plant in ("", *PLANTS)
-    place = directory / "-".join([str(rows), *([plant] if plant else [])])
+    place = directory / "-".join([str(rows), LAYOUT, *([plant] if plant else [])])
     if place.is_dir():
         return place
     clean = make(directory, rows, cycles=cycles) if plant else None

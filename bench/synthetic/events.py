@@ -29,15 +29,16 @@ from bench.synthetic.rows import (
 )
 from evensong.trace.schema import schema
 
+STATE_US: Final = 1_000  # in each state of forming a ring
 LIMITS: Final = {
     "level": "events",
     "window_size": str(BATCH * len(NODES)),
     "messages_max": str(BATCH),
-    "settle_us": "5000000",
-    "state_us": "5000000",
+    "settle_us": str(PAUSE_US),
+    "state_us": str(2 * STATE_US),
 }
-GROUP_NAMES: Final = tuple(f"group-{number:02}" for number in range(GROUPS))
 Row = dict[str, object]
+GROUP_NAMES: Final = tuple(f"group-{number:02}" for number in range(GROUPS))
 
 
 def event_tables(node: int, stays: list[Stay]) -> Iterator[pa.Table]:
@@ -57,14 +58,16 @@ def event_tables(node: int, stays: list[Stay]) -> Iterator[pa.Table]:
 def arrival(node: int, stay: Stay) -> list[Row]:
     """Return the events by which a node comes to be in a ring, in order."""
     ring = stay.ring
-    about: Row = {"pos": stay.start, "t_us": ring.t_us - PAUSE_US // 2 if ring.t_us else 0}
+    began = ring.t_us - PAUSE_US // 2
+    about: Row = {"pos": stay.start, "t_us": began}
     old = {"conf_no": stay.conf_no - 1} if stay.conf_no else {}
     said = [("gather", stay.follows), ("commit", ring.id), ("recovery", ring.id)]
     rows: list[Row] = [] if stay.conf_no else [{**about, "etype": "start", "aux": dict(LIMITS)}]
-    rows += [
-        {**about, **old, "etype": "state", "cause": "join", "aux": {"state": state, "ring": name}}
-        for state, name in said
-    ]
+    for number, (step, name) in enumerate(said):
+        aux = {"state": step, "ring": name}
+        about = {**about, "t_us": began + number * STATE_US}
+        rows.append({**about, **old, "etype": "state", "cause": "join", "aux": aux})
+    about = {**about, "t_us": began + len(said) * STATE_US}
     rows.append(
         {
             **about,
@@ -149,7 +152,8 @@ def departure(node: int, stay: Stay) -> list[Row]:
     t_us = ring.t_us + ring.n_regular * UNIT_US + DELAY_US + node + 1
     if not stay.together:
         end = {"pos": stay.start + delivered(node, ring), "t_us": t_us, "conf_no": stay.conf_no}
-        return [{**end, "etype": "quiesce", "cause": ""}]
+        submitted = ring.sent_before[node] + len(visits(node, ring)) * BATCH
+        return [{**end, "etype": "quiesce", "cause": "", "aux": {"submitted": str(submitted)}}]
     n_regular = ring.n_regular
     if node == PLANT_NODE:
         n_regular += (ring.plant == "early") - (ring.plant == "missing")

@@ -68,7 +68,7 @@ def plan(rows: int, plant: str = "", cycles: int = CYCLES) -> list[list[Ring]]:
     share = rows * FRAME_EVERY // ((FRAME_EVERY + 1) * cycles * 12)
     phases: list[list[Ring]] = []
     sent = dict.fromkeys(NODES, 0)
-    seq, now = 4, 0
+    seq, now = 4, PAUSE_US
     for number in range(2 * cycles + 1):
         is_last = number == 2 * cycles
         rings = []
@@ -93,7 +93,7 @@ def plan(rows: int, plant: str = "", cycles: int = CYCLES) -> list[list[Ring]]:
 def calm() -> list[list[Ring]]:
     """Return the one ring of the short run."""
     n_regular = BATCH * len(NODES) * 10
-    return [[Ring(4, NODES, n_regular, 0, NODES, 0, dict.fromkeys(NODES, 0))]]
+    return [[Ring(4, NODES, n_regular, 0, NODES, PAUSE_US, dict.fromkeys(NODES, 0))]]
 
 
 def stays_of(node: int, phases: list[list[Ring]]) -> list[Stay]:

@@ -14,13 +14,14 @@ from evensong.core.ids import NO_RING, Configuration
 from evensong.core.unit import UnitId
 from evensong.daemon.spool import Spool, Traced
 from evensong.sim.evs import Status
+from evensong.sim.evs.limits import limits_told, submitted_told
 from evensong.sim.groups.draw import draw
 from evensong.sim.groups.run import run_recorded
 from evensong.sim.history import Delivery, Life
 from evensong.trace import directory
 from evensong.trace.assembly import TracedLife
 from evensong.trace.judge import judge
-from evensong.trace.parquet import write_trace
+from evensong.trace.parquet import read_trace, write_trace
 from evensong.trace.spool import OPEN, Fragment, read_spool
 from tests.daemon.local import LocalCluster
 from tests.daemon.test_spool import RING, begin, deliver, payload
@@ -183,9 +184,30 @@ def test_a_merged_run_is_judged_alike(
         runs = shown["runs"]
         assert isinstance(runs, dict)
         assert runs["monday"]["lives"] == 4
-        assert runs["monday"]["properties"]["EVS6.3"]["status"] == "pass"
+        properties = runs["monday"]["properties"]
+        assert properties["EVS6.3"]["status"] == "pass"
+        assert properties["TF1"]["status"] == "pass"  # daemons tell their limits
     assert main(["trace", *map(str, arguments)]) == 2
     assert "a trace of that name is already there" in capsys.readouterr().err
+
+
+def test_a_merge_carries_limits_submissions_and_what_sessions_were_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = run_recorded(draw(3))
+    write_trace(run, tmp_path / "trace", "a")
+    arguments = ("merge", tmp_path / "trace", "--output", tmp_path / "merged", "--run", "b")
+    assert told(capsys, *arguments)[0] == 0
+    merged = read_trace(tmp_path / "merged")["b"]
+    assert merged.lives.keys() == run.lives.keys()
+    for key, life in run.lives.items():
+        assert merged.lives[key].heard == life.heard
+        assert merged.lives[key].said == life.said
+        told_of = [(e.pos, e.etype, e.cause, e.aux) for e in life.events]
+        assert [(e.pos, e.etype, e.cause, e.aux) for e in merged.lives[key].events] == told_of
+    assert any(life.heard for life in run.lives.values())
+    assert limits_told(merged) == limits_told(run)
+    assert submitted_told(merged) == submitted_told(run)
 
 
 def test_a_merge_begins_again_where_files_move_under_its_eyes(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import evensong
+from evensong.cli.main import main
 from evensong.core.effects import Sent
 from evensong.core.groups.events import SessionEvent, SessionId
 from evensong.daemon import spool as writing
@@ -22,6 +23,7 @@ from evensong.sim.history import GROUP_ETYPES, History, Life
 from evensong.trace.convert import convert_spool
 from evensong.trace.directory import read_directory
 from evensong.trace.judge import judge
+from evensong.trace.parquet import read_trace
 from evensong.trace.spool import spools_in
 from tests.daemon.local import LocalCluster, wait_for
 
@@ -113,6 +115,25 @@ def test_a_spool_has_the_rows_that_the_simulator_has(
         assert spooled.heard == life.heard
         assert spooled.said == life.said
         assert about_groups(spooled) == about_groups(life)
+
+
+def test_a_merge_of_spools_and_parts_has_what_sessions_were_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "SPOOL_BYTES", 3_000)
+    monkeypatch.setattr(Both, "flushes", True)
+    traced = tmp_path / "traced"
+    traced.mkdir()
+    for life in recorded(0, traced, monkeypatch):
+        name = f"{life.node}-{life.incarnation}"
+        for path in spools_in(traced / name)[::2]:
+            convert_spool(path)
+        merged = tmp_path / name
+        assert main(["trace", "merge", str(traced / name), "--output", str(merged)]) == 0
+        (found,) = read_trace(merged)["test"].lives.values()
+        assert found.heard == life.heard
+        assert found.said == life.said
+        assert about_groups(found) == about_groups(life)
 
 
 def test_many_small_spools_and_parts_are_one_stream(

@@ -17,8 +17,9 @@ from the first line to the last, in the order of sending.
 
 Steps take a suffix for lies: `del m1 as R1#7` delivers under another key, `del m1 for R1` names
 another configuration, `del m1 body x` has another content, `del m1 agreed` another service, `del m1
-from q` another sender; `send m1 no 2` is a client's second unit; `conf T2{p} regular` is no longer
-transitional. `del 1/1:9` delivers a unit by its identity that nobody sent.
+from q` another sender; `del m1 line 3` is told that everybody has all up to number 3; `send m1 no
+2` is a client's second unit; `conf T2{p} regular` is no longer transitional. `del 1/1:9` delivers a
+unit by its identity that nobody sent.
 """
 
 import re
@@ -95,6 +96,15 @@ def history(text: str) -> History:
     return made
 
 
+def with_limits(run: History, **limits: int | str) -> History:
+    """Let every life tell at its start and at its end what the run was made with."""
+    for life in run.lives.values():
+        told = tuple((name, str(value)) for name, value in limits.items())
+        life.events[0] = life.events[0]._replace(aux=told)
+        life.events[-1] = life.events[-1]._replace(aux=told)
+    return run
+
+
 def _perform(life: Life, step: str, now: int, units: dict[str, _Unit]) -> None:
     verb, *words = step.split()
     if verb == "conf":
@@ -140,7 +150,7 @@ def _delivery(life: Life, words: list[str], units: dict[str, _Unit]) -> Deliver:
         )
     ring_id, seq, service = unit.ring_id, unit.seq, unit.service
     where = life.confs[-1].conf_id if life.confs else NO_RING
-    body = b"body"
+    body, line = b"body", 0
     sender_id = unit.unit_id.sender
     for at, word in enumerate(lies):
         if word == "as":
@@ -150,10 +160,12 @@ def _delivery(life: Life, words: list[str], units: dict[str, _Unit]) -> Deliver:
             where = conf_id(lies[at + 1])
         elif word == "body":
             body = lies[at + 1].encode()
+        elif word == "line":
+            line = int(lies[at + 1])
         elif word == "from":
             sender_id = processor(lies[at + 1])
         elif word in ("agreed", "safe"):
             service = Service[word.upper()]
     payload = encode_unit(unit.unit_id, body)
     message = RegularMessage(sender_id, ring_id, seq, service, 0, 0, payload)
-    return Deliver(where, [message], 0, after_gap=False)
+    return Deliver(where, [message], line, after_gap=False)

@@ -81,6 +81,5 @@ class Stage:
         assert world.run_until(world.is_quiet, world.now + SETTLE_US), "it does not converge"
         self.invariants.check_everything()
         world.quiesce()
-        submitted = {life: queue.origin_no for life, queue in world.submitted.items()}
-        verdicts = evs.check(self.history, submitted, self.parameters)
+        verdicts = evs.check(self.history)
         assert verdicts.holds, verdicts.explain()

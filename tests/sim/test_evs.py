@@ -2,11 +2,10 @@
 
 import pytest
 
-from evensong.core.totem.parameters import Parameters
 from evensong.core.unit import UnitId
 from evensong.sim.evs import PROPERTIES, Status, check
 from evensong.sim.history import History
-from tests.sim.history_language import history
+from tests.sim.history_language import history, with_limits
 
 # The worked trace of the catalogue: R1={p,q,r} splits p|qr with safe m3 in flight.
 P = "p: conf R1{p,q,r}, send m1, send m2, del m1, del m2, conf T2{p}<R1, conf R3{p}, quiesce"
@@ -16,6 +15,8 @@ Q = (
 )
 R = "r: conf R1{p,q,r}, del m1, del m2, conf T2q{q,r}<R1, del m3, conf R2q{q,r}, quiesce"
 
+NEED_LIMITS = {"TF1", "LV-1", "LV-2", "LV-3"}  # must be told what the run was made with
+
 
 def failed(*lines: str) -> set[str]:
     return set(check(history("\n".join(lines))).failed)
@@ -24,7 +25,7 @@ def failed(*lines: str) -> set[str]:
 def test_the_worked_trace_passes() -> None:
     verdicts = check(history("\n".join((P, Q, R))))
     assert verdicts.holds, verdicts.explain()
-    assert set(verdicts.having(Status.VACUOUS)) == {"EVS7.2", "TR3", "TF1", "TF2", "LV-1"}
+    assert set(verdicts.having(Status.VACUOUS)) == {"EVS7.2", "TR3", "TF2", "TF3", *NEED_LIMITS}
 
 
 def test_mutant_a_delivers_a_safe_unit_in_the_regular_configuration() -> None:
@@ -237,6 +238,13 @@ BROKEN = [
         """p: conf R1{p,q}, token R1 1 sent 0 fcc 0, quiesce
            q: conf R1{p,q}, token R1 1 sent 0 fcc 0, quiesce""",
     ),
+    # q was to have m1, and never delivers it; who fails is excused.
+    (
+        {"TF3"},
+        """p: conf R1{p,q,r}, send m1, del m1 line 1, conf T2{p}, conf R2{p}, quiesce
+           q: conf R1{p,q,r}, conf T2q{q}, conf R2q{q}, quiesce
+           r: conf R1{p,q,r}, fail""",
+    ),
     ({"FIFO"}, "p: conf R1{p}, send m2 no 2, send m1 no 1, del m2, del m1, quiesce"),
 ]
 
@@ -249,8 +257,8 @@ def test_a_broken_history_fails_exactly_what_it_breaks(case: tuple[set[str], str
 
 
 def test_every_property_can_fail() -> None:
-    elsewhere = {"TF1", "LV-1"}  # they need more than a history; below
-    assert {name for case in BROKEN for name in case[0]} | elsewhere == set(PROPERTIES)
+    # Those that need limits have their own tests, below.
+    assert {name for case in BROKEN for name in case[0]} | NEED_LIMITS == set(PROPERTIES)
 
 
 SOUND = [
@@ -283,7 +291,8 @@ SOUND = [
        q: conf R1{p,q,r}, send m2, conf T2r{q,r}, del m2, conf R2r{q,r}, quiesce
        r: conf R1{p,q,r}, conf T2r{q,r}, del m2, conf R2r{q,r}, quiesce""",
     # Everybody has what everybody sent when the run ends.
-    """p: commit R1, conf R1{p,q}, token R1 1 sent 1 fcc 1, send m1 safe, del m1, del m2, quiesce
+    """p: commit R1, conf R1{p,q}, token R1 1 sent 1 fcc 1, send m1 safe, del m1, del m2 line 2,\
+ quiesce
        q: commit R1, conf R1{p,q}, token R1 2 sent 1 fcc 2, send m2, del m1, del m2, quiesce""",
 ]
 
@@ -297,7 +306,11 @@ def test_a_sound_history_passes(text: str) -> None:
 
 def test_every_property_is_relevant_to_a_sound_history() -> None:
     relevant = {name for text in SOUND for name in check(history(text)).having(Status.PASS)}
-    assert set(PROPERTIES) - relevant == {"TF1", "LV-1"}
+    assert set(PROPERTIES) - relevant == NEED_LIMITS
+    limits = {"window_size": 6, "messages_max": 3, "settle_us": 60, "state_us": 60, "submitted": 1}
+    verdicts = check(with_limits(history(SOUND[-1]), **limits))
+    assert verdicts.holds, verdicts.explain()
+    assert set(verdicts.having(Status.PASS)) >= NEED_LIMITS
 
 
 def test_what_was_submitted_and_never_sent_breaks_liveness() -> None:
@@ -336,23 +349,60 @@ TOKENS = """p: conf R1{p,q}, token R1 1 sent 3 fcc 3, token R1 3 sent 3 fcc 6, q
 def test_a_rotation_sends_no_more_than_the_window(
     window_size: int, messages_max: int, status: Status
 ) -> None:
-    parameters = Parameters(window_size=window_size, messages_max=messages_max)
-    assert check(history(TOKENS), parameters=parameters)["TF1"].status is status
+    run = with_limits(history(TOKENS), window_size=window_size, messages_max=messages_max)
+    assert check(run)["TF1"].status is status
 
 
 def test_fcc_beyond_the_window_breaks_it_alone() -> None:
     run = history("p: conf R1{p}, token R1 1 sent 1 fcc 7, quiesce")
-    assert check(run, parameters=Parameters(window_size=6, messages_max=6)).failed == ("TF1",)
+    assert check(with_limits(run, window_size=6, messages_max=6)).failed == ("TF1",)
 
 
 def test_visits_with_others_missing_between_them_are_no_rotation() -> None:
     run = history("p: conf R1{p,q}, token R1 1 sent 3 fcc 3, token R1 3 sent 3 fcc 3, quiesce")
-    parameters = Parameters(window_size=5, messages_max=3)
-    assert check(run, parameters=parameters)["TF1"].status is Status.PASS
+    assert check(with_limits(run, window_size=5, messages_max=3))["TF1"].status is Status.PASS
 
 
 def test_without_its_limits_the_window_is_vacuous() -> None:
     assert check(history(TOKENS))["TF1"].status is Status.VACUOUS
+
+
+def test_what_starts_and_ends_tell_is_what_the_run_is_judged_by() -> None:
+    run = history("p: conf R1{p}, send m1, del m1, quiesce")
+    assert check(with_limits(run, submitted=2)).failed == ("LV-1",)
+    assert check(with_limits(run, submitted=1))["LV-1"].status is Status.PASS
+    assert check(with_limits(run, submitted="many"))["LV-1"].status is Status.VACUOUS
+
+
+CHANGE = "p: conf R1{p}, commit R2, conf T2{p}, conf R2{p}, quiesce"  # from 0 to 40, at 20 and 30
+
+
+@pytest.mark.parametrize(("settle_us", "status"), [(40, Status.PASS), (39, Status.FAIL)])
+def test_the_final_configuration_comes_in_time(settle_us: int, status: Status) -> None:
+    assert check(with_limits(history(CHANGE), settle_us=settle_us))["LV-2"].status is status
+
+
+@pytest.mark.parametrize(("settle_us", "status"), [(40, Status.INCONCLUSIVE), (39, Status.FAIL)])
+@pytest.mark.parametrize("last", ["commit R2, conf T2{p}", "conf R2{p}, commit R3"])
+def test_who_has_not_settled_is_late_only_when_the_time_is_over(
+    settle_us: int, status: Status, last: str
+) -> None:
+    run = history(f"p: conf R1{{p}}, {last}, quiesce")
+    assert check(with_limits(run, settle_us=settle_us))["LV-2"].status is status
+
+
+@pytest.mark.parametrize(("state_us", "status"), [(30, Status.PASS), (29, Status.FAIL)])
+def test_a_state_lasts_no_longer_than_it_may(state_us: int, status: Status) -> None:
+    assert check(with_limits(history(CHANGE), state_us=state_us))["LV-3"].status is status
+
+
+def test_times_count_from_the_last_disturbance_anywhere() -> None:
+    killed = "q: conf R1q{q}, conf T2q{q}, conf R2q{q}, fail"  # at 40
+    run = with_limits(history(f"{CHANGE}\n{killed}"), settle_us=1, state_us=10)
+    verdicts = check(run)
+    assert verdicts["LV-2"].status is Status.PASS
+    assert verdicts["LV-3"].status is Status.PASS
+    assert check(with_limits(run, state_us=9)).failed == ("LV-3",)
 
 
 def test_an_empty_history_is_vacuous_in_everything() -> None:

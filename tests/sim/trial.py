@@ -144,7 +144,6 @@ class Trial:
         self.restart_all()
         self.settle()
         self.world.quiesce()
-        submitted = {life: queue.origin_no for life, queue in self.world.submitted.items()}
-        verdicts = evs.check(self.history, submitted, self.parameters)
+        verdicts = evs.check(self.history)
         assert verdicts.holds, verdicts.explain()
         assert not self.world.halts

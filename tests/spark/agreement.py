@@ -2,19 +2,24 @@
 
 `make test-audit`. Every run is simulated, its trace written, judged by both, and every verdict
 compared: status, rows checked, rows unknown, violations. For a mutant the runs are simulated by a
-copy of the sources with the bug in it. Exit code 1 if anything differs.
+copy of the sources with the bug in it. Exit code 1 if anything differs. What was done is kept below
+`out`, by a digest of the sources: stopped and started again, it goes on.
 """
 
 import argparse
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -29,7 +34,8 @@ from tests.spark.traces import Audited, disagreements  # noqa: E402 - path first
 SEEDS: Final = 300
 SEEDS_OF_A_MUTANT: Final = 3
 SECONDS_MAX: Final = 120
-RUNS_AT_ONCE: Final = 150
+SEEDS_AT_ONCE: Final = 25
+RUNS_AT_ONCE: Final = 75
 SIMULATE: Final = """
 import sys
 from evensong.sim.groups.run import run_recorded
@@ -42,6 +48,13 @@ for seed in range({first}, {last}):
     _, history = run_recorded(setup_of(seed))
     write_trace(history, {directory!r}, f"{name}-{{seed}}")
 """
+
+
+class Compared(NamedTuple):
+    """What came of comparing a run's verdicts."""
+
+    is_broken: bool
+    differing: list[str]
 
 
 def simulate(seeds: Seeds, directory: Path, name: str, sources: Path) -> None:
@@ -76,50 +89,114 @@ def simulate_mutant(mutant: Mutant, number: int, directory: Path) -> None:
         simulate(seeds, directory, f"mutant{number}", copy)
 
 
+class Work:
+    """What is to be simulated and compared, in a directory that remembers what was done."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.done = directory / "done"
+        self.results = directory / "compared.jsonl"
+        self.started = time.perf_counter()
+        self.done.mkdir(parents=True, exist_ok=True)
+
+    def tell(self, text: str) -> None:
+        """Say how far it is."""
+        print(f"{time.perf_counter() - self.started:6.0f} s  {text}", flush=True)
+
+    def simulate(self, n_seeds: int, mutants: Sequence[Mutant], jobs: int) -> None:
+        """Simulate what was not yet, telling after each piece how much there is left."""
+        pieces: dict[str, Callable[[], None]] = {}
+        for first in range(0, n_seeds, SEEDS_AT_ONCE):
+            has_clients = first // SEEDS_AT_ONCE % 2 == 1  # every other piece
+            seeds = Seeds(first, min(first + SEEDS_AT_ONCE, n_seeds), has_clients)
+            swarm = partial(simulate, seeds, self.directory / "swarm", "swarm", ROOT / "src")
+            pieces[f"swarm-{seeds.first}-{seeds.last}"] = swarm
+        for number, mutant in enumerate(mutants):
+            of_it = partial(simulate_mutant, mutant, number, self.directory / "mutants")
+            pieces[f"mutant-{number}"] = of_it
+        left = [name for name in pieces if not (self.done / name).exists()]
+        self.tell(f"{len(left)} of {len(pieces)} pieces are to be simulated")
+        with ThreadPoolExecutor(jobs) as pool:
+            for number, name in enumerate(pool.map(partial(self._simulate, pieces), left), 1):
+                self.tell(f"{number}/{len(left)}: {name}")
+
+    def _simulate(self, pieces: Mapping[str, Callable[[], None]], name: str) -> str:
+        pieces[name]()
+        (self.done / name).touch()
+        return name
+
+    def compared(self) -> dict[str, Compared]:
+        """Return what was compared so far; of a line that was cut off nothing is known."""
+        found: dict[str, Compared] = {}
+        if self.results.exists():
+            for line in self.results.read_text().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    run, is_broken, differing = json.loads(line)
+                    found[run] = Compared(is_broken, differing)
+        return found
+
+    def compare(self) -> list[Compared]:
+        """Judge what was not yet by Spark and in memory; return all that is known."""
+        known = self.compared()
+        runs = sorted(self.directory.glob("*/run_id=*"))
+        left = [run for run in runs if run.name not in known]
+        self.tell(f"{len(left)} of {len(runs)} runs are to be compared")
+        if not left:
+            return list(known.values())
+        with session("agreement") as spark, self.results.open("a") as results:
+            for first in range(0, len(left), RUNS_AT_ONCE):
+                some = left[first : first + RUNS_AT_ONCE]
+                audited = Audited(run_audit(spark, [str(run) for run in some], keep_going=True))
+                for run in some:
+                    known[run.name] = compare(audited, run)
+                    results.write(json.dumps([run.name, *known[run.name]]) + "\n")
+                results.flush()
+                differing = sum(len(one.differing) for one in known.values())
+                self.tell(f"{first + len(some)}/{len(left)} compared, {differing} disagreements")
+        return list(known.values())
+
+
+def sources_digest() -> str:
+    """Return a hash of all that decides what comes out."""
+    state = hashlib.blake2b(digest_size=4)
+    for folder in (ROOT / "src", ROOT / "tests" / "mutants"):
+        for path in sorted(folder.rglob("*.py")):
+            state.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return state.hexdigest()
+
+
+def compare(audited: Audited, run: Path) -> Compared:
+    """Hold Spark's verdicts on a run against those in memory."""
+    name = run.name.removeprefix("run_id=")
+    try:
+        return Compared(bool(audited.failed(name)), disagreements(audited, run.parent, name))
+    except BadTrace as error:
+        print(f"{name}: not readable in memory: {error}", file=sys.stderr)
+        return Compared(False, [])
+
+
 def main() -> int:
     """Simulate, judge twice, compare."""
     parser = argparse.ArgumentParser(prog="agreement", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many swarm runs")
     parser.add_argument("--mutants", type=int, default=len(MUTANTS), help="how many mutants")
     parser.add_argument("--jobs", type=int, default=2)
+    usual = ROOT / "out" / f"agreement-{sources_digest()}"
+    parser.add_argument("--dir", type=Path, default=usual, help="where it goes on (%(default)s)")
     options = parser.parse_args()
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="agreement-") as place:
-        directory = Path(place)
-        with ThreadPoolExecutor(options.jobs) as pool:
-            for first in range(0, options.seeds, 25):
-                seeds = Seeds(first, min(first + 25, options.seeds))
-                pool.submit(simulate, seeds, directory / "swarm", "swarm", ROOT / "src")
-            for number, mutant in enumerate(MUTANTS[: options.mutants]):
-                pool.submit(simulate_mutant, mutant, number, directory / "mutants")
-        runs = sorted(directory.glob("*/run_id=*"))
-        print(f"{len(runs)} runs simulated in {time.perf_counter() - started:.0f} s", flush=True)
-        found, failing = compare(runs)
+    work = Work(options.dir)
+    try:
+        work.simulate(options.seeds, MUTANTS[: options.mutants], options.jobs)
+        compared = work.compare()
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    found = [line for one in compared for line in one.differing]
     for line in found:
         print(line)
-    seconds = time.perf_counter() - started
-    print(f"{len(runs)} runs, {failing} broken, {len(found)} disagreements, {seconds:.0f} s")
+    broken = sum(one.is_broken for one in compared)
+    work.tell(f"{len(compared)} runs, {broken} broken, {len(found)} disagreements")
     return 1 if found else 0
-
-
-def compare(runs: list[Path]) -> tuple[list[str], int]:
-    """Judge runs by Spark and in memory; return what differs, and how many are broken."""
-    found: list[str] = []
-    failing = 0
-    with session("agreement") as spark:
-        for first in range(0, len(runs), RUNS_AT_ONCE):
-            some = runs[first : first + RUNS_AT_ONCE]
-            audited = Audited(run_audit(spark, [str(run) for run in some], keep_going=True))
-            for run in some:
-                name = run.name.removeprefix("run_id=")
-                try:
-                    found += disagreements(audited, run.parent, name)
-                except BadTrace as error:
-                    print(f"{name}: not readable in memory: {error}", file=sys.stderr)
-                    continue
-                failing += bool(audited.failed(name))
-            print(f"{first + len(some)} runs compared", flush=True)
-    return found, failing
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from evensong.cli.main import main
 from evensong.errors import BadTrace
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
+from evensong.trace.columns import parquet_options
 from evensong.trace.parquet import write_trace
 from tests.sim.history_language import history
 
@@ -63,14 +64,38 @@ def test_a_file_that_is_missing_is_named(spark: SparkSession, trace: Path) -> No
         run_audit(spark, [str(trace)])
 
 
-def test_rows_that_are_missing_are_no_trace(spark: SparkSession, trace: Path) -> None:
-    rows = pa.parquet.read_table(part(trace))
+def renumber(path: Path, column: str, numbers: list[int]) -> None:
+    """Put other numbers into a column of a table."""
+    rows = pa.parquet.read_table(path)
     columns = [rows.column(at) for at in range(rows.num_columns)]
-    at = rows.schema.get_field_index("pos")
-    columns[at] = pa.array([5], pa.uint64())
-    pa.parquet.write_table(pa.table(columns, schema=rows.schema), part(trace))
+    columns[rows.schema.get_field_index(column)] = pa.array(numbers, pa.uint64())
+    options = parquet_options(path.name.partition("-")[0])  # Spark reads no other numbers
+    pa.parquet.write_table(pa.table(columns, schema=rows.schema), path, **options)
+
+
+def test_rows_that_are_missing_are_no_trace(spark: SparkSession, trace: Path) -> None:
+    renumber(part(trace), "pos", [5])
     with pytest.raises(BadTrace, match=r"node 1/1 of run good: has 1 deliveries at positions 5"):
         run_audit(spark, [str(trace)])
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "numbers", "told"),
+    [
+        ("events", "pseq", [0, 1, 1, 3, 4], "p1 events: (0, 20) follows (0, 10)"),
+        ("deliveries", "pos", [0, 1, 1, 3], "p1 deliveries: several at position 1"),
+    ],
+)
+def test_a_number_taken_twice_for_one_that_is_missing_is_no_order(
+    spark: SparkSession, tmp_path: Path, table: str, column: str, numbers: list[int], told: str
+) -> None:
+    steps = "send m1, send m2, send m3, send m4, del m1, del m2, del m3, del m4"
+    text = f"p: conf R1{{p}}, conf T2{{p}}, conf R2{{p}}, {steps}, quiesce"
+    write_trace(history(text), tmp_path, "good")
+    renumber(part(tmp_path, table), column, numbers)
+    (found,) = run_audit(spark, [str(tmp_path)], ["EVS1.2"]).verdicts
+    assert found.status == "fail"
+    assert told in [sample.splitlines()[0] for sample in found.samples]
 
 
 def test_two_runs_under_one_id_are_not_mixed(spark: SparkSession, trace: Path) -> None:

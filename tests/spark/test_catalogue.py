@@ -11,10 +11,12 @@ from evensong.errors import BadTrace
 from evensong.sim.groups.run import run_recorded
 from evensong.sim.swarm import swarm
 from evensong.spark.auditing import run_audit
-from evensong.spark.properties import RING
-from tests.sim.history_language import history
+from evensong.spark.properties import PROPERTIES, RING
+from tests.sim.group_cases import CASES
+from tests.sim.history_language import history, with_limits
+from tests.sim.planted import ENGINES, run_planted
 from tests.sim.test_evs import BROKEN, SOUND, TOKENS, P, Q, R
-from tests.spark.traces import Audited, disagreements, with_limits, write_histories
+from tests.spark.traces import Audited, disagreements, write_histories
 
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -122,6 +124,11 @@ SMALLEST: dict[str, tuple[set[str], str]] = {
         """p: conf R1{p,q}, token R1 1 sent 0 fcc 0, quiesce
            q: conf R1{p,q}, token R1 1 sent 0 fcc 0, quiesce""",
     ),
+    "TF3": (
+        {"TF3"},
+        """p: conf R1{p,q}, send m1, del m1 line 1, conf T2{p}, conf R2{p}, quiesce
+           q: conf R1{p,q}, conf T2q{q}, conf R2q{q}, quiesce""",
+    ),
     # Of a sender whose trace is there, EVS5 asks the same; q has none.
     "FIFO": ({"FIFO"}, "p: conf R1{p,q}, del 2/1:2 as R1#1, del 2/1:1 as R1#2, quiesce"),
     "LV-1": ({"LV-1"}, "p: conf R1{p}, send m1, del m1, quiesce"),
@@ -131,6 +138,11 @@ SMALLEST: dict[str, tuple[set[str], str]] = {
 
 ALONE = "p: conf R1{p,q}, send m1, del m1, quiesce\nq: conf R1{p,q}, del m1, quiesce"
 SEEDS = (3, 8, 21)  # of the swarm, as a sample: `make test-audit` has many, and mutants
+
+# It ends while a ring is formed. Only what follows the last disturbance, at 40, is in question.
+UNSETTLED = "p: conf R1{p}, conf T2{p}, conf R2{p}, commit R3, quiesce"
+DISTURBED = """p: conf R1{p}, commit R2, conf T2{p}, conf R2{p}, commit R3, quiesce
+               q: conf R1q{q}, conf T2q{q}, conf R2q{q}, fail"""
 
 # What a recording leaves open.
 OPEN = [
@@ -145,6 +157,8 @@ OPEN = [
        q: conf R1{p,q}, del m1, del 1/1:2, del m3, quiesce""",
     "p: conf R1{p,q}, send m1, del m1, del 2/1:1 as R1#2, del 2/1:2 as R1#3, quiesce",
     "p: conf R1{p,q}, send m1 safe, del m1, quiesce",
+    "p: conf R1{p,q}, send m1, send m2, del m1, del m2 line 2, quiesce\nq: conf R1{p,q}, del m1",
+    "p: conf R1{p,q}, send m1, del m1 line 9, conf T2{p}, conf R2{p}, quiesce\nq: conf R0q{q}",
 ]
 
 
@@ -164,14 +178,15 @@ def audited(spark: SparkSession, directory: Path) -> Audited:
     with_limits(runs["smallest-TF1"], window_size=5, messages_max=3)
     with_limits(runs["smallest-LV-1"], submitted=2)
     with_limits(runs["smallest-LV-3"], state_us=10)
-    late = with_limits(runs["smallest-LV-2"], settle_us=10).lives[1, 1]
-    late.events.insert(1, late.events[0]._replace(etype="fault_inject", aux=()))
-    sound = history(SOUND[-1])
-    for life in sound.lives.values():
-        life.events.insert(1, life.events[0]._replace(etype="fault_inject"))
+    with_limits(runs["smallest-LV-2"], settle_us=10)
     runs["limits"] = with_limits(
-        sound, window_size=6, messages_max=3, settle_us=1000, state_us=1000, submitted=1
+        history(SOUND[-1]), window_size=6, messages_max=3, settle_us=60, state_us=60, submitted=1
     )
+    runs["open-unsettled"] = with_limits(history(UNSETTLED), settle_us=100)
+    runs["broken-unsettled"] = with_limits(history(UNSETTLED), settle_us=20, state_us=9)
+    runs["broken-disturbed"] = with_limits(history(DISTURBED), settle_us=1, state_us=9)
+    for name in ENGINES:
+        runs[f"planted-{name}"] = run_planted(name)
     runs["views"] = history("p: conf R1{p}, quiesce")
     with_limits(runs["views"], level="views")
     runs["absent-p"] = history(ALONE)
@@ -198,6 +213,11 @@ def test_a_broken_trace_fails_exactly_what_it_breaks(audited: Audited, name: str
     assert name in SMALLEST[name][0]
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_ring_with_a_bug_breaks_the_limit_that_is_about_it(audited: Audited, name: str) -> None:
+    assert name in audited.failed(f"planted-{name}")
+
+
 def test_every_property_has_a_trace_that_breaks_it_and_one_that_keeps_it(audited: Audited) -> None:
     assert set(SMALLEST) == {one.id for one in RING}
     kept = audited.having("limits", "pass")
@@ -208,7 +228,7 @@ def test_every_property_has_a_trace_that_breaks_it_and_one_that_keeps_it(audited
 
 
 @pytest.mark.parametrize(
-    "group", ["worked", *"abcdefg", "broken", "sound", "open", "absent", "seed"]
+    "group", ["worked", *"abcdefg", "broken", "sound", "open", "absent", "planted", "seed"]
 )
 def test_spark_says_what_the_check_in_memory_says(
     audited: Audited, directory: Path, group: str
@@ -221,14 +241,15 @@ def test_spark_says_what_the_check_in_memory_says(
         except BadTrace:  # sends out of order: what the reader in memory refuses, Spark judges
             assert audited.failed(run)
     assert runs
-    # LV-1 is vacuous in memory, which is not told what was submitted; so it is here.
     assert not found, "\n".join(found)
 
 
 def test_the_documentation_has_the_same_sets() -> None:
     rows = re.findall(r"^\| ([A-Z]+[\d.-]*) \| ([A-Z\d., -]+) \|$", DOCS.read_text(), re.MULTILINE)
     documented = {name: set(fails.split(", ")) for name, fails in rows}
-    assert documented == {name: fails for name, (fails, _) in SMALLEST.items()}
+    alone = {name: one.fails for one in CASES for name in one.fails if len(one.fails) == 1}
+    assert documented == {**{name: fails for name, (fails, _) in SMALLEST.items()}, **alone}
+    assert documented.keys() == PROPERTIES.keys()
 
 
 def test_a_witness_shows_the_neighbourhood_at_each(audited: Audited) -> None:

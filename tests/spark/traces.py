@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from evensong.sim.evs.groups import check_groups
 from evensong.sim.history import History
 from evensong.spark.auditing import Audit
 from evensong.trace.directory import settle
@@ -42,15 +43,6 @@ class Audited:
         return self.having(run_id, "fail")
 
 
-def with_limits(run: History, **limits: int | str) -> History:
-    """Let every life tell at its start and at its end what the run was made with."""
-    for life in run.lives.values():
-        told = tuple((name, str(value)) for name, value in limits.items())
-        life.events[0] = life.events[0]._replace(aux=told)
-        life.events[-1] = life.events[-1]._replace(aux=told)
-    return run
-
-
 def write_histories(directory: Path, runs: Mapping[str, History]) -> None:
     """Write every history as a run of one trace."""
     for name, run in runs.items():
@@ -68,7 +60,11 @@ def judged_in_memory(directory: Path, run_id: str) -> Judgement:
 def disagreements(audited: Audited, directory: Path, run_id: str) -> list[str]:
     """Return where the audit says something else than the in-memory check, counts included."""
     found = []
-    for name, verdict in judged_in_memory(directory, run_id).verdicts.by_property.items():
+    judged = judged_in_memory(directory, run_id)
+    verdicts = judged.verdicts.by_property | check_groups(judged.history).by_property
+    for name, verdict in verdicts.items():
+        if (run_id, name) not in audited.verdicts:
+            continue  # it was not asked
         memory = Said(
             verdict.status.value, verdict.n_checked, verdict.n_unknown, verdict.n_violations
         )

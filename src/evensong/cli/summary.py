@@ -43,7 +43,7 @@ PROMISES: Final = {  # what a newcomer can rely on, and the properties that say 
     ),
     "what is delivered was sent, once and unaltered": ("EVS1.2", "EVS1.3", "EVS1.4", "TR2"),
     "who sends delivers it too, unless it crashes": ("EVS3", "TR3", "LV-1"),
-    "a safe message reaches every member, unless it crashes": ("EVS7.1", "EVS7.2"),
+    "a safe message reaches every member, unless it crashes": ("EVS7.1", "EVS7.2", "TF3"),
     "who stays together delivers the same between two changes": ("EVS4",),
     "changes of membership are the same for all, and at one place among the messages": (
         "EVS2.1",
@@ -52,6 +52,8 @@ PROMISES: Final = {  # what a newcomer can rely on, and the properties that say 
         "TM1",
         "TM2",
         "TM4",
+        "LV-2",
+        "LV-3",
     ),
     "there is one token in a ring": ("TF1", "TF2"),
 }

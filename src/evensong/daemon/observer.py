@@ -17,6 +17,8 @@ from evensong.daemon.spool import Spool, Traced
 from evensong.daemon.telling import Telling
 from evensong.errors import CannotStart
 
+TRACED_LIMITS: Final = ("window_size", "messages_max")
+
 
 @final
 class Memory:
@@ -47,7 +49,15 @@ class Memory:
             close_leftovers(directory)
         except OSError as error:
             raise CannotStart(f"trace_dir: {directory}: {error.strerror}") from None
-        traced = Traced(settings.cluster, *life, settings.trace, directory, host, token_loss_us)
+        traced = Traced(
+            settings.cluster,
+            *life,
+            settings.trace,
+            directory,
+            host,
+            token_loss_us,
+            {name: getattr(settings.parameters, name) for name in TRACED_LIMITS},
+        )
         self._converter = Converter(directory, settings.trace_keep, say)
         self.spool = Spool(traced, clock(), say)
         self.telling = Telling(self.spool, clock)

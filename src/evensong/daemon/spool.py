@@ -25,6 +25,7 @@ from evensong.trace.spool import CLOSED, OPEN, START, Header, encode_event, fram
 if TYPE_CHECKING:
     from evensong.daemon.sight import Look
 
+NO_LIMITS: Final[Mapping[str, int]] = {}
 FLUSH_US: Final = 100_000  # what `kill -9` may cost
 FLUSH_BYTES: Final = 64 * 1024
 SPOOL_BYTES: Final = 8 * 1024 * 1024
@@ -49,6 +50,7 @@ class Traced(NamedTuple):
     directory: Path
     host: str = ""  # whose clock it is
     token_loss_us: int = 0
+    limits: Mapping[str, int] = NO_LIMITS  # of the ring; whoever reads the trace judges by them
 
 
 @final
@@ -115,6 +117,7 @@ class Spool(Listener):
             "wall_offset_us": wall_us - now,
             "host": traced.host,
             "token_loss_us": traced.token_loss_us,
+            **traced.limits,
         }
         self._event("start", now, aux=aux)
         self._write()  # whatever this life does, that it began is known

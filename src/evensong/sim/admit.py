@@ -38,8 +38,8 @@ from evensong.sim.faults import (
     When,
 )
 from evensong.sim.groups.acts import ASK, KINDS, PRIVATE, SEATS, SEND, Act, Clients
+from evensong.sim.limits import calm_of, settle_us
 from evensong.sim.plain import fields_of
-from evensong.sim.run import calm_of, settle_us
 from evensong.sim.setup import Options, Setup
 from evensong.sim.workload import BODY_MAX
 

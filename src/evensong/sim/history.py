@@ -16,6 +16,7 @@ from evensong.core.unit import UnitId, decode_unit, digest
 GROUP_ETYPES: Final = ("gview", "left", "open", "close", "dest")  # about sessions and groups
 CUT: Final = ("", "lost")  # how a life ends whose last rows may be missing
 LifeId: TypeAlias = tuple[ProcessorId, int]  # node, incarnation
+Aux: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Send(NamedTuple):
@@ -112,7 +113,7 @@ class Event(NamedTuple):
     conf_no: int
     conf: Configuration | None = None
     cause: str = ""
-    aux: tuple[tuple[str, str], ...] = ()
+    aux: Aux = ()
 
 
 @final
@@ -155,14 +156,14 @@ class Life:
         now: int,
         conf: Configuration | None = None,
         cause: str = "",
-        aux: tuple[tuple[str, str], ...] = (),
+        aux: Aux = (),
     ) -> None:
         conf_no = len(self.confs) - 1
         self.events.append(Event(len(self.deliveries), now, etype, conf_no, conf, cause, aux))
 
-    def start(self, now: int) -> None:
-        """Begin the life."""
-        self._event("start", now)
+    def start(self, now: int, aux: Aux = ()) -> None:
+        """Begin the life; `aux` tells what the run is made with."""
+        self._event("start", now, aux=aux)
 
     def install(self, configuration: Configuration, now: int) -> None:
         """Record a configuration change."""
@@ -238,9 +239,7 @@ class Life:
         )
         self._event("token", now, aux=aux)
 
-    def note(
-        self, etype: str, now: int, cause: str = "", aux: tuple[tuple[str, str], ...] = ()
-    ) -> None:
+    def note(self, etype: str, now: int, cause: str = "", aux: Aux = ()) -> None:
         """Record a fault done to this processor, or what its sessions were told."""
         self._event(etype, now, cause=cause, aux=aux)
 
@@ -248,14 +247,14 @@ class Life:
         """Record that this processor was not let run for so long."""
         self._event("lag", now, aux=(("late_us", str(late_us)),))
 
-    def end(self, how: str, now: int, cause: str = "") -> None:
+    def end(self, how: str, now: int, cause: str = "", aux: Aux = ()) -> None:
         """Close the life: `fail` (crash), `stop` (left in good order), `quiesce` (end of run).
 
         Or `lost`: it is over, and what it did last is not known.
         """
         assert not self.ended
         self.ended = how
-        self._event(how, now, cause=cause)
+        self._event(how, now, cause=cause, aux=aux)
 
     def _conf_no(self, conf_id: RingId) -> int:
         """Return the number of the configuration the engine names, -1 if it never installed it."""
@@ -278,10 +277,10 @@ class History:
     def __init__(self) -> None:
         self.lives: Final[dict[LifeId, Life]] = {}
 
-    def begin(self, node: ProcessorId, incarnation: int, now: int) -> Life:
-        """Open a life."""
+    def begin(self, node: ProcessorId, incarnation: int, now: int, aux: Aux = ()) -> Life:
+        """Open a life; `aux` tells what the run is made with."""
         assert (node, incarnation) not in self.lives
         life = Life(node, incarnation)
         self.lives[node, incarnation] = life
-        life.start(now)
+        life.start(now, aux)
         return life

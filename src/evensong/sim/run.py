@@ -18,9 +18,8 @@ from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
 from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.evs import Violation
-from evensong.sim.faults import Calm
-from evensong.sim.groups.acts import Clients
 from evensong.sim.history import GROUP_ETYPES, History, LifeId
+from evensong.sim.limits import bounds_of, calm_of, is_calmed, settle_us
 from evensong.sim.setup import Setup
 from evensong.sim.world import Observer, World
 
@@ -85,7 +84,7 @@ def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History
     """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
     run = Run(setup, engine, Invariants())
-    statuses = run.judge(setup)
+    statuses = run.judge()
     return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
@@ -133,7 +132,9 @@ class Run:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
         self.counts: Final[dict[str, Counts]] = {}
-        self.world: Final = World(setup, engine, self.history, observer, is_asleep=True)
+        self.world: Final = World(
+            setup, engine, self.history, observer, is_asleep=True, bounds=bounds_of(setup)
+        )
         self._company: Final = company
         if company is not None:
             company.board(self.world)
@@ -150,12 +151,7 @@ class Run:
         for node, why in self.world.halts:
             self.violations.append(Violation(HALT, f"{node} halted: {why}", (node,)))
         self.calm_us: Final = self.world.now - calm_at
-        self.world.quiesce()
-        self.submitted: Final[dict[LifeId, int]] = (
-            company.submitted()
-            if company is not None
-            else {life: queue.origin_no for life, queue in self.world.submitted.items()}
-        )
+        self.world.quiesce(company.submitted() if company is not None else None)
 
     def _run(self, setup: Setup, calm_at: int) -> None:
         world = self.world
@@ -178,12 +174,12 @@ class Run:
         text = f"not quiet {world.now - calm_at} us after the calm: {'; '.join(stuck)}"
         self.violations.append(Violation(I15, text))
 
-    def judge(self, setup: Setup) -> dict[str, evs.Status]:
+    def judge(self) -> dict[str, evs.Status]:
         """Hold the history against extended virtual synchrony; empty if it was cut short."""
         self.violations.extend(coverage.impossible(self.world.pairs))
         if self.is_cut_short:
             return {}
-        verdicts = evs.check(self.history, self.submitted, setup.options.parameters)
+        verdicts = evs.check(self.history)
         for verdict in verdicts.by_property.values():
             self.violations.extend(verdict.samples)
             counts = Counts(verdict.n_checked, verdict.n_unknown, verdict.n_violations)
@@ -214,49 +210,6 @@ class Run:
             happened=happened,
             counts=dict(self.counts),
         )
-
-
-def is_calmed(setup: Setup) -> bool:
-    """Whether the plan ends the faults, so that everything must converge."""
-    return not setup.plan or any(isinstance(fault, Calm) for fault in setup.plan)
-
-
-def calm_of(setup: Setup) -> int:
-    """Return when the last fault has struck and the last client has acted by itself."""
-    acts = setup.clients.acts if setup.clients is not None else ()
-    return max([item.at_us for item in (*setup.plan, *setup.workload, *acts)], default=0)
-
-
-def settle_us(setup: Setup) -> int:
-    """Return the time within which a calm world must be quiet (I15).
-
-    A processor that was missed often is left alone for up to 16 * (1 + U) beacons; then a ring must
-    be agreed on, formed in spite of failed attempts, and what waits must be sent.
-    """
-    options = setup.options
-    parameters = options.parameters
-    n = len(options.nodes)
-    rotation = n * (options.weather.latency_us + options.weather.jitter_us + parameters.packet_time)
-    units = sum(burst.units for burst in setup.workload)
-    if setup.clients is not None:
-        units += settle_units(setup.clients)
-    form = parameters.consensus + parameters.form_retry_limit * parameters.token_loss
-    bound = (
-        2 * 16 * parameters.beacon
-        + parameters.token_loss
-        + (n + 1) * form
-        + (units // parameters.messages_max + 2 * parameters.idle_rotations) * rotation
-    )
-    return bound + bound * 2 * options.drift_ppm_max // 1_000_000
-
-
-def settle_units(clients: Clients) -> int:
-    """Return how many packets may still wait at the calm because of clients.
-
-    What they sent, and for each act a snapshot that it made necessary.
-    """
-    sent = sum(act.count * (1 + act.size // clients.payload_max) for act in clients.acts)
-    return 2 * sent + 20 * len(clients.acts)
 
 
 def digest_of(history: History) -> str:

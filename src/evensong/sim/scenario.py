@@ -145,8 +145,7 @@ class Play:
             return ()
         if world.is_quiet():
             world.quiesce()
-        submitted = {life: queue.origin_no for life, queue in world.submitted.items()}
-        verdicts = evs.check(self.history, submitted, self.parameters)
+        verdicts = evs.check(self.history, world.handed_over())
         found = [Violation("halt", f"{node} halted: {why}") for node, why in world.halts]
         for verdict in verdicts.by_property.values():
             found.extend(verdict.samples)

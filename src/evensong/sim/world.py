@@ -6,7 +6,7 @@ process. One heap holds arrivals and wake-ups (the hot path), another the agenda
 clients submit, and the ends of faults that last a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -33,7 +33,8 @@ from evensong.core.timer import NEVER
 from evensong.sim import inject
 from evensong.sim.engines import Engine
 from evensong.sim.faults import CRASH_TORN, EVERYBODY, REPAIRS, CrashIn, Ended, Fault, When
-from evensong.sim.history import History, LifeId
+from evensong.sim.history import Aux, History, LifeId
+from evensong.sim.limits import ring_limits
 from evensong.sim.machine import NO_FUSE, Clock, Inbox, Processor
 from evensong.sim.network import Entry, Network
 from evensong.sim.setup import CLOCKS, CORES, DRIVERS, NETWORK, Setup, derive
@@ -91,12 +92,14 @@ class World:
         observer: Observer | None = None,
         *,
         is_asleep: bool = False,
+        bounds: Aux = (),
     ) -> None:
         options = setup.options
         self.options: Final = options
         self.engine: Final = engine
         self.history: Final = history
         self.observer: Final = observer
+        self._limits: Final = (*ring_limits(options.parameters), *bounds)  # told at every start
         self.now = 0
         self.datagrams = 0  # copies handed to a core
         self.deliveries = 0
@@ -361,7 +364,7 @@ class World:
         core = self.engine.make(node, record, incarnation, options.parameters, rng, queue)
         self.submitted[node, incarnation] = queue
         if self.history is not None:
-            processor.life = self.history.begin(node, incarnation, self.now)
+            processor.life = self.history.begin(node, incarnation, self.now, self._limits)
         processor.core = core
         if self.observer is not None:
             self.observer.began(processor)
@@ -393,15 +396,25 @@ class World:
             processor.left = True
             self.end(processor, "stop", "leave")
 
-    def quiesce(self) -> None:
-        """End the run: close every life that still runs."""
+    def quiesce(self, submitted: Mapping[LifeId, int] | None = None) -> None:
+        """End the run: close every life that still runs, and say how much each was handed over.
+
+        That is what its queue has seen, unless the units come from elsewhere and are given.
+        """
         for processor in self.live():
             core = processor.core
             assert core is not None
             if isinstance(core, Paired):
                 self.pairs.update(core.pairs())
             if processor.life is not None:
-                processor.life.end("quiesce", self.now)
+                whose = (processor.node, processor.incarnation)
+                told = submitted if submitted is not None else self.handed_over()
+                aux = (("submitted", str(told.get(whose, 0))),)
+                processor.life.end("quiesce", self.now, aux=aux)
+
+    def handed_over(self) -> dict[LifeId, int]:
+        """Return how many units every life's queue has seen."""
+        return {life: queue.origin_no for life, queue in self.submitted.items()}
 
     def live(self) -> list[Processor]:
         """Return the processors that run, suspended ones too."""

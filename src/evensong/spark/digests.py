@@ -63,6 +63,7 @@ def chunks_of(history: "History") -> DataFrame:
             F.max("t_us").alias("t_max"),
             F.expr(f"count_if(service = {SAFE})").alias("n_safe"),
             F.expr(f"max(if(service = {SAFE}, seq, null))").alias("safe_max"),
+            F.max("stable_seq").alias("line"),
         )
         .withColumn(
             "is_dense",
@@ -107,6 +108,7 @@ def spans_of(history: "History", chunks: DataFrame, totals: DataFrame) -> DataFr
         F.max("pos_max").alias("pos_max"),
         F.sum("n_safe").alias("n_safe"),
         F.max("safe_max").alias("safe_max"),
+        F.max("line").alias("line"),
     )
     spans = history.spans.join(F.broadcast(totals), list(LIFE), "left").withColumn(
         "stop", F.expr("coalesce(stop, n_deliveries, 0)")

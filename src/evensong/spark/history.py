@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from evensong.sim.evs.limits import DISTURBANCES, NAMES
 from evensong.spark.lives import Life, lives_table, read_lives
 
 if TYPE_CHECKING:
@@ -223,11 +224,17 @@ class History:
 
     @cached_property
     def limits(self) -> DataFrame:
-        """What a run was made with, as its lives tell at their start; null where they do not."""
-        names = ("window_size", "messages_max", "settle_us", "state_us")
-        told = [F.max(F.col("aux")[name].cast("bigint")).alias(name) for name in names]
-        starts = self.quiet_events.where("etype = 'start'")
-        return kept(starts.groupBy("run_id").agg(*told))
+        """What a run was made with, as its lives tell at their start; null where they do not.
+
+        `last_us` is when something disturbed the run last: a start, a fault, an end.
+        """
+        is_start = F.col("etype") == "start"
+        told = [
+            F.max(F.when(is_start, F.col("aux")[name].try_cast("bigint"))).alias(name)
+            for name in NAMES
+        ]
+        disturbing = self.quiet_events.where(F.col("etype").isin(*DISTURBANCES))
+        return kept(disturbing.groupBy("run_id").agg(*told, F.max("t_us").alias("last_us")))
 
     @cached_property
     def row_findings(self) -> DataFrame:

@@ -69,7 +69,7 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
             F.max(F.when(F.col("etype") == "start", F.col("aux")["level"])).alias("level"),
             F.max_by(F.when(is_end, F.col("etype")), F.when(is_end, F.col("pseq"))).alias("end"),
             F.max(F.when(is_end, F.col("pseq"))).alias("end_pseq"),
-            F.max(F.when(is_end, F.col("aux")["submitted"]).cast("bigint")).alias("submitted"),
+            F.max(F.when(is_end, F.col("aux")["submitted"]).try_cast("bigint")).alias("submitted"),
             F.min_by(F.when(is_gap, F.col("aux")), F.when(is_gap, F.col("pseq"))).alias("gap"),
         )
         .collect()

@@ -6,6 +6,7 @@ counted anew, so that the others are empty. What the check says of it is exact.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,7 @@ JUDGED: Final = (
     "EVS6.3",
     "EVS7.1",
     "TR2",
+    "TF3",
     "TR3",
     "TG",
     "FIFO",
@@ -49,7 +51,7 @@ INPUT: Final = (
     "pos bigint, ring_seq bigint, ring_rep bigint, seq bigint, sender bigint, sender_inc bigint, "
     "origin_no bigint, service int, size bigint, digest bigint, t_us bigint, conf_id string, "
     "prev_id string, is_transitional boolean, members array<bigint>, ended string, "
-    "submitted bigint"
+    "submitted bigint, stable_seq bigint"
 )
 OUTPUT: Final = (
     "run_id string, segment int, property string, is_count boolean, n_checked bigint, "
@@ -57,6 +59,7 @@ OUTPUT: Final = (
 )
 STORIES_MAX: Final = 5
 _WIDTH: Final = 1 << 64
+Columns = dict[str, list]  # type: ignore[type-arg]  # columns of several types
 
 
 def judge_segment(table: "pa.Table") -> "pa.Table":
@@ -68,6 +71,7 @@ def judge_segment(table: "pa.Table") -> "pa.Table":
     reading = Reading(_history(columns))
     findings = [evs.PROPERTIES[name](reading) for name in JUDGED]
     findings += [members_deliver(reading, _submitters(columns)), _second_deliveries(reading)]
+    findings.append(_shared_positions(reading, columns))
     teller = Teller(reading, (v for one in findings for v in one.violations[:STORIES_MAX]))
     told: list[tuple[object, ...]] = []
     for finding in findings:
@@ -124,9 +128,25 @@ def _second_deliveries(reading: Reading) -> Finding:
     return found
 
 
-# From columns to a history
+def _shared_positions(reading: Reading, columns: Columns) -> Finding:
+    """EVS1.2, as far as it is about a segment: no two deliveries of a life have one position.
 
-Columns = dict[str, list]  # type: ignore[type-arg]  # columns of several types
+    That none is missing follows, since a life's positions are as many as its deliveries.
+    """
+    found = Finding("EVS1.2")
+    places: dict[LifeId, list[int]] = {}
+    rows = (columns[name] for name in ("node", "incarnation", "kind", "pos"))
+    for node, incarnation, kind, pos in zip(*rows, strict=True):
+        if kind == DELIVERY:
+            places.setdefault((node, incarnation), []).append(pos)
+    for key, taken in places.items():
+        for pos in sorted(pos for pos, n in Counter(taken).items() if n > 1):
+            name = reading.by_life[key].name if key in reading.by_life else f"p{key[0]}"
+            found.blame(f"{name} deliveries: several at position {pos}", (key[0],))
+    return found
+
+
+# From columns to a history
 
 
 def _submitters(columns: Columns) -> set[LifeId]:
@@ -199,7 +219,7 @@ def _deliveries(columns: Columns, places: Iterable[int]) -> Iterable[Delivery]:
             _number(columns["conf_no"][at]),
             _service(columns["service"][at]),
             False,
-            0,
+            columns["stable_seq"][at],
             False,
             columns["size"][at],
             columns["digest"][at] % _WIDTH,

@@ -55,7 +55,7 @@ def rows_of_segments(history: "History") -> DataFrame:
     )
     parts = [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
     for kind, all_rows, more in (
-        (rows.DELIVERY, history.deliveries, ("sender", "sender_inc")),
+        (rows.DELIVERY, history.deliveries, ("sender", "sender_inc", "stable_seq")),
         (rows.SEND, history.sends, ()),
     ):
         columns = ("run_id", "segment", "node", "incarnation", *_UNIT, *more)

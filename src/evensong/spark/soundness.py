@@ -10,7 +10,7 @@ what had to be delivered was. Then nothing in c breaks any property about delive
 - a unit is in one configuration only, under one number, once at each life (EVS1.3, EVS1.4, EVS6.2,
   TR2); beginnings of one order have no holes (EVS6.3); who sends in order is heard in order (EVS5,
   FIFO);
-- who owes a unit has it (EVS3, EVS4, EVS7.1, TR3, LV-1).
+- who owes a unit has it (EVS3, EVS4, EVS7.1, TF3, TR3, LV-1).
 
 And since configurations rise at every node, no cycle leads out of one. So whatever is wrong is
 wrong inside a *segment*, a stretch of configurations in which something does not add up; its rows
@@ -203,6 +203,15 @@ class Evidence:
         return apart.select("run_id", F.col("rank").alias("lo"), F.col("rank").alias("hi"))
 
     @cached_property
+    def _reached(self) -> DataFrame:
+        """How far each node came in a configuration, and how it ended there."""
+        return self.coms.groupBy(*COM, "node").agg(
+            F.max("end_seq").alias("end_seq"),
+            F.max(F.expr("coalesce(ended in ('fail', 'stop'), false)")).alias("is_excused"),
+            F.max(F.expr("coalesce(ended in ('', 'lost'), false)")).alias("is_cut"),
+        )
+
+    @cached_property
     def lacking_safe(self) -> DataFrame:
         """EVS7.1: members that may lack a safe delivery of a configuration, without excuse.
 
@@ -214,19 +223,33 @@ class Evidence:
             .agg(F.max("safe_max").alias("safe_max"))
             .select(*COM, "conf_id", "safe_max", F.explode("members").alias("node"))
         )
-        has = self.coms.groupBy(*COM, "node").agg(
-            F.max("end_seq").alias("end_seq"),
-            F.max(F.expr("coalesce(ended in ('fail', 'stop'), false)")).alias("is_excused"),
-            F.max(F.expr("coalesce(ended in ('', 'lost'), false)")).alias("is_cut"),
-        )
-        lacking = safe.join(has, [*COM, "node"], "left").where(
+        lacking = safe.join(self._reached, [*COM, "node"], "left").where(
             "not coalesce(is_excused, false) and not coalesce(safe_max < end_seq, false)"
         )
         return kept(lacking.select(*COM, "conf_id", "node", "end_seq", "is_cut"))
 
+    @cached_property
+    def told(self) -> DataFrame:
+        """TF3: how far everybody in a configuration is said to have all, where that is anything."""
+        line = self.spans.groupBy(*COM).agg(F.max("line").alias("line"))
+        longest = self.coms.where("is_reference").select(*COM, "skew", "end_seq")
+        members = self.spans.where("not is_transitional").select(*COM, "members").distinct()
+        told = line.join(longest, list(COM)).where("line >= skew").join(members, list(COM))
+        return kept(told.selectExpr(*COM, "members", "least(line + 1, end_seq) as owed_end"))
+
+    @cached_property
+    def lacking_told(self) -> DataFrame:
+        """TF3: members that may lack what everybody is said to have, without excuse."""
+        owed = self.told.select(*COM, "owed_end", F.explode("members").alias("node"))
+        lacking = owed.join(self._reached, [*COM, "node"], "left").where(
+            "not coalesce(is_excused, false) and not coalesce(owed_end <= end_seq, false)"
+        )
+        return kept(lacking.select(*COM, "node", "is_cut"))
+
     def _unsafe(self) -> DataFrame:
-        """EVS7.1: configurations with a safe delivery that some member seems to lack."""
-        return _one(self.lacking_safe.where("not coalesce(is_cut, false)"))
+        """EVS7.1, TF3: configurations with something that some member seems to lack."""
+        missing = "not coalesce(is_cut, false)"
+        return _one(self.lacking_safe.where(missing)).union(_one(self.lacking_told.where(missing)))
 
     def _bad_sends(self) -> DataFrame:
         """Configurations with a send that breaks the order of sending."""

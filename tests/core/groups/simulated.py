@@ -18,8 +18,8 @@ from evensong.sim.engines import TOTEM, Engine
 from evensong.sim.groups.facts import Facts
 from evensong.sim.groups.watch import Watcher
 from evensong.sim.history import History, LifeId
+from evensong.sim.limits import calm_of, settle_us
 from evensong.sim.machine import Processor
-from evensong.sim.run import calm_of, settle_us
 from evensong.sim.setup import Setup
 from evensong.sim.world import World
 
@@ -123,11 +123,9 @@ class Simulated:
 
     def check_order(self) -> list[evs.Violation]:
         """Return how the packets themselves break extended virtual synchrony."""
-        self.world.quiesce()
-        submitted = {
-            life: node.groups.queue.origin.last_no for life, node in self.onlooker.lives.items()
-        }
-        verdicts = evs.check(self.history, submitted, self.setup.options.parameters)
+        lives = self.onlooker.lives
+        self.world.quiesce({life: node.groups.queue.origin.last_no for life, node in lives.items()})
+        verdicts = evs.check(self.history)
         return [one for verdict in verdicts.by_property.values() for one in verdict.samples]
 
     def talk(self) -> None:

@@ -11,14 +11,14 @@ the Totem single-ring protocol (TM, TR, TF, TG). Where we say more exactly what 
 - EVS2.3 stands for EVS2.4 too, and also forbids a delivery after its com(c) was left.
 - EVS6.3, EVS5, TG and FIFO look at first deliveries; a second one is EVS1.4's and EVS6.1's.
 - TR3 is asked of every configuration that the run ends in, since each life begins alone.
+- TF3 asks for what must follow: that whoever is said to have a unit delivers it.
 - LV-1 asks the members of a final configuration only for what was sent in it.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from evensong.core.totem.parameters import Parameters
-from evensong.sim.evs import basics, membership, order, sets, walk
+from evensong.sim.evs import basics, membership, order, sets, timing, walk
 from evensong.sim.evs.reading import Reading
 from evensong.sim.evs.verdict import Finding, Status, Verdict, Verdicts, Violation
 from evensong.sim.history import History, LifeId
@@ -58,20 +58,20 @@ PROPERTIES: Final[dict[str, Callable[[Reading], Finding]]] = {
     "TG": order.global_order,
     "TF1": membership.window,
     "TF2": membership.token_uniqueness,
+    "TF3": sets.stable_line,
     "FIFO": order.sender_order,
     "LV-1": sets.submitted_delivered,
+    "LV-2": timing.settles,  # and TM3
+    "LV-3": timing.leaves_states,
 }
 
 
-def check(
-    history: History,
-    submitted: Mapping[LifeId, int] | None = None,
-    parameters: Parameters | None = None,
-) -> Verdicts:
+def check(history: History, submitted: Mapping[LifeId, int] | None = None) -> Verdicts:
     """Judge a run.
 
-    `submitted` is the number of units each life's client handed over (LV-1), `parameters` the
-    limits the ring ran with (TF1); without them these two are vacuous.
+    `submitted` is the number of units each life's client handed over (LV-1), by default what the
+    ends of lives tell. Limits (TF1, LV-2, LV-3) are what their starts tell; where nothing is told,
+    these properties are vacuous.
     """
-    reading = Reading(history, submitted, parameters)
+    reading = Reading(history, submitted)
     return Verdicts([judge(reading) for judge in PROPERTIES.values()])

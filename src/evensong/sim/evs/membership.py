@@ -122,12 +122,12 @@ def _kind(transitional: bool) -> str:
 def window(reading: Reading) -> Finding:
     """TF1: no visit sends more than messages_max, no rotation more than window_size.
 
-    Needs the parameters the run was made with and the token visits in the history. Only gapless
+    Needs the limits the run was made with and the token visits in the history. Only gapless
     stretches of visits are judged as rotations, since recordings may be sampled.
     """
     found = Finding("TF1")
-    limits = reading.parameters
-    if limits is None:
+    window_size, messages_max = reading.limits.window_size, reading.limits.messages_max
+    if window_size is None or messages_max is None:
         return found
     n_members = {
         str(span.conf.conf_id): len(span.conf.members)
@@ -147,12 +147,12 @@ def window(reading: Reading) -> Finding:
                 total -= visits[first][2]
                 first += 1
             complaint = ""
-            if n_messages > limits.messages_max:
-                complaint = f"{n_messages} messages, messages_max is {limits.messages_max}"
-            elif total > limits.window_size:
-                complaint = f"{total} in a rotation, window_size is {limits.window_size}"
-            elif not 0 <= fcc <= limits.window_size:
-                complaint = f"fcc is {fcc}, window_size is {limits.window_size}"
+            if n_messages > messages_max:
+                complaint = f"{n_messages} messages, messages_max is {messages_max}"
+            elif total > window_size:
+                complaint = f"{total} in a rotation, window_size is {window_size}"
+            elif not 0 <= fcc <= window_size:
+                complaint = f"fcc is {fcc}, window_size is {window_size}"
             if complaint:
                 one = reading.lives[who]
                 found.blame(f"token {token_seq} of {ring} at {one.name}: {complaint}", (one.node,))

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
-from evensong.core.totem.parameters import Parameters
 from evensong.core.unit import UnitId
+from evensong.sim.evs.limits import Limits, limits_told, submitted_told
 from evensong.sim.history import Delivery, History, Life, LifeId, Send
 
 NOWHERE: Final = -1  # the configuration of a unit that nobody sent
@@ -273,10 +273,9 @@ class Reading:
         self,
         history: History,
         submitted: Mapping[LifeId, int] | None = None,
-        parameters: Parameters | None = None,
     ) -> None:
-        self.submitted: Final[Mapping[LifeId, int]] = submitted or {}
-        self.parameters: Final = parameters
+        self.submitted: Final = submitted_told(history) if submitted is None else submitted
+        self.limits: Final[Limits] = limits_told(history)
         lives = [history.lives[key] for key in sorted(history.lives)]
         nodes = [life.node for life in lives]
         self.lives: Final = [

@@ -1,4 +1,4 @@
-"""EVS3, EVS4, EVS7, TR2, TR3 and LV-1: who must have delivered what."""
+"""EVS3, EVS4, EVS7, TF3, TR2, TR3 and LV-1: who must have delivered what."""
 
 from evensong.core.ids import ProcessorId, RingId
 from evensong.core.unit import UnitId
@@ -117,6 +117,54 @@ def safe_after_all_installed(reading: Reading) -> Finding:
     return found
 
 
+def stable_line(reading: Reading) -> Finding:
+    """TF3: what a life is told that everybody has, every member delivers in com(c), or it fails.
+
+    Whether they had it at that time only who sees their buffers can say (invariant I5 of the
+    simulator). But who has a unit delivers it; so who does not deliver it did not have it.
+    """
+    found = Finding("TF3")
+    units = reading.units
+    for conf_id, reference in reading.references.items():
+        coms = reference.coms
+        line, teller = max(((_line(com), com.life.name) for com in coms), key=lambda told: told[0])
+        orders = [reference.longest.units, *(com.units for com in reference.others)]
+        told = {
+            unit
+            for order in orders
+            for unit in order
+            if units.seqs[unit] <= line and units.ring_ids[unit] == conf_id
+        }
+        regular = coms[0].regular
+        if not told or regular is None:
+            continue
+        for node in regular.conf.members:
+            found.checked += 1
+            own = [com for com in coms if com.life.node == node]
+            missing = told.difference(*(com.unit_set for com in own))
+            if not missing or any(com.ended in ("fail", "stop") for com in own):
+                continue
+            if any(com.ended in CUT for com in own) or (
+                not own and reading.may_have_installed(node, conf_id)
+            ):
+                found.unknown += 1
+                continue
+            first = units.ids[min(missing, key=lambda unit: units.seqs[unit])]
+            found.blame(
+                f"{teller} is told that everybody in {conf_id} has all up to {line}, "
+                f"and p{node} does not deliver {first} there",
+                (node,),
+                (first,),
+            )
+    return found
+
+
+def _line(com: Com) -> int:
+    """Return the greatest safe line that a life was told in com(c)."""
+    rows = com.life.life.deliveries
+    return max((d.safe_line for s in com.spans for d in rows[s.start : s.stop]), default=0)
+
+
 def in_its_configuration(reading: Reading) -> Finding:
     """TR2: a unit is delivered in the configuration c it was sent in, or in its transitional."""
     found = Finding("TR2")
@@ -190,13 +238,13 @@ def submitted_delivered(reading: Reading) -> Finding:
             continue
         found.checked += count
         delivered = {ids[unit].origin_no for unit in one.units if ids[unit][:2] == own}
-        missing = sorted(set(range(1, count + 1)) - delivered)
         if not one.life.ended:
-            found.unknown += len(missing)
+            found.unknown += max(0, count - len(delivered))
             continue
-        for origin_no in missing:
+        if len(delivered) < count:
             found.blame(
-                f"{one.name} submitted number {origin_no} and never delivered it", (one.node,)
+                f"{one.name} submitted {count} units and delivered {len(delivered)} of them",
+                (one.node,),
             )
         owed_by_members(reading, one, found)
     return found

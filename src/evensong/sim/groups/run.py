@@ -22,6 +22,7 @@ from evensong.sim.groups.facts import broken
 from evensong.sim.groups.process import MESSAGE, QUESTION, Process, Saying
 from evensong.sim.groups.replica import Log, Moments, Replica
 from evensong.sim.history import History, LifeId
+from evensong.sim.limits import is_calmed
 from evensong.sim.run import Counts, Outcome, Run
 from evensong.sim.setup import CLIENTS, Setup, derive
 from evensong.sim.world import Errand, World
@@ -61,7 +62,7 @@ def run_recorded(setup: Setup) -> tuple[Outcome, History]:
     started = time.perf_counter()
     company = Seats(setup, setup.clients)
     done = Run(setup, company.engine, company.crowd, company)
-    statuses = done.judge(setup)
+    statuses = done.judge()
     if not done.is_cut_short:
         statuses.update(company.statuses(done))
         done.counts.update(company.counts())
@@ -110,7 +111,7 @@ class Seats:
         """Judge what can be judged at the end only."""
         self.crowd.facts.check_together()
         self._check_exchanges(calm_at)
-        if not run.is_calmed(self._setup):
+        if not is_calmed(self._setup):
             return
         self._check_states()
         self._check_receipts()

@@ -152,6 +152,12 @@ RING: Final = (
         timing.token_uniqueness,
     ),
     Property(
+        "TF3",
+        "stable means everybody has it",
+        "What is said to be stable need not be kept: every member has it.",
+        deliveries.stable_line,
+    ),
+    Property(
         "FIFO",
         "each sender in order",
         "What one process says is heard in the order it was said.",

@@ -171,6 +171,14 @@ def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
     return counted(pairs, "0", "1")
 
 
+def stable_line(history: "History") -> Finding:
+    """TF3: what a life is told that everybody has, every member delivers in com(c), or it fails."""
+    sound, evidence = history.matching.not_in, history.evidence
+    told = counted(sound(history.segments, evidence.told), "size(members)")
+    unknown = counted(sound(history.segments, evidence.lacking_told), "0", "1")
+    return found(history, "TF3", told, unknown, row_counts(history, "TF3"))
+
+
 def in_its_configuration(history: "History") -> Finding:
     """TR2: a unit is delivered in the configuration c it was sent in, or in its transitional."""
     unknown = _open_deliveries(history).selectExpr("run_id", "-n as n_checked", "n as n_unknown")

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding
-from evensong.spark.properties.sound import VIOLATION, counted, summed
+from evensong.spark.properties.sound import VIOLATION, counted, row_violations, summed
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -41,17 +41,19 @@ def ring_of(column: str) -> Column:
 def process_order(history: "History") -> Finding:
     """EVS1.2: the events of a process are totally ordered; so are its incarnations.
 
-    Times of deliveries are compared from chunk to chunk.
+    Times of deliveries are compared from chunk to chunk; positions exactly, since a chunk in which
+    they do not run in step is looked at row by row.
     """
     evidence = history.evidence
     in_order = Window.partitionBy(*LIFE).orderBy("pseq")
     events = (
         history.events.select(*LIFE, "pos", "t_us", "conf_id", "pseq")
-        .withColumn("before", F.lag(F.struct("pos", "t_us")).over(in_order))
-        .where("pos < before.pos or t_us < before.t_us")
+        .withColumn("before", F.lag(F.struct("pos", "t_us", "pseq")).over(in_order))
+        .where("pos < before.pos or t_us < before.t_us or pseq <> before.pseq + 1")
         .withColumn("place", F.lit("events"))
     )
-    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", "before")
+    before = F.struct("before.pos", "before.t_us").alias("before")
+    backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", before)
     if not evidence.sent.where("n_backwards > 0").isEmpty():  # else one more look at all sends
         backwards = backwards.union(
             evidence.placed.where("is_backwards").select(
@@ -60,7 +62,7 @@ def process_order(history: "History") -> Finding:
                 F.lit("sends").alias("place"),
                 "pos",
                 "t_us",
-                F.struct("before.pos", "before.t_us").alias("before"),
+                before,
             )
         )
     tables = named(history, backwards).selectExpr(
@@ -94,7 +96,8 @@ def process_order(history: "History") -> Finding:
         counted(history.lives.where("not is_blank"), "n_events"),
         counted(followed, "1"),
     )
-    return Finding(checked, tables.union(clocks).union(again))
+    twice = row_violations(history, "EVS1.2").select(*VIOLATION)
+    return Finding(checked, tables.union(clocks).union(again).union(twice))
 
 
 def stays_together(history: "History") -> Finding:
