@@ -46,14 +46,30 @@ def test_a_run_of_a_trace_is_a_place(spark: SparkSession, tmp_path: Path) -> Non
     assert [place.nodes for place in found.places] == [(("two", 1),)]
 
 
-def test_spark_lists_what_lies_behind_wildcards(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pattern", ["*esday", "{tues,wednes}day", "t{{uesday},x}", "[s-u]*"])
+def test_wildcards_mean_every_trace_that_they_match(
+    pattern: str, spark: SparkSession, tmp_path: Path
+) -> None:
     for day in ("monday", "tuesday", "friday"):
         write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
-    found = find_places(spark, [f"{tmp_path}/*esday"], tmp_path / "scratch")
+    found = find_places(spark, [f"{tmp_path}/{pattern}"], tmp_path / "scratch")
     assert [place.nodes for place in found.places] == [(("tuesday", 1),)]
     assert found.places[0].base.endswith("/tuesday")
+    assert found.refused == []
+
+
+def test_wildcards_that_match_nothing_or_damage_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     found = find_places(spark, [f"{tmp_path}/*sunday"], tmp_path / "scratch")
-    assert found.refused == [f"{tmp_path}/*sunday: has no run_id=…/node=… in it"]
+    assert found.refused == [f"{tmp_path}/*sunday: there is nothing of that name"]
+    for day in ("monday", "friday"):
+        write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
+    damaged = tmp_path / "friday" / "run_id=friday" / "node=1" / "sends-0000.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    found = find_places(spark, [f"{tmp_path}/*day"], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("monday", 1),)]
+    assert [line.partition(": ")[0] for line in found.refused] == [str(damaged)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +77,7 @@ def test_spark_lists_what_lies_behind_wildcards(spark: SparkSession, tmp_path: P
     [
         ("hdfs://head/traces", True),
         ("s3a://traces/2026-*", True),
-        ("traces/*", True),
+        ("traces/*", False),
         ("file:///traces", False),
         ("traces", False),
     ],

@@ -6,7 +6,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from evensong.spark.gateway import JavaLog
-from evensong.spark.trouble import cause_of, is_of_spark, sentence_of
+from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
 
 TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
@@ -40,6 +40,27 @@ ValueError: no such seed: 17
 )
 def test_the_innermost_cause_is_told(text: str, cause: str | None) -> None:
     assert cause_of(text) == (cause or "Path does not exist: file:/nowhere.")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "WARNING: Using incubator modules: jdk.incubator.vector\n"
+            'Exception in thread "main" org.apache.spark.SparkException: Executor cores must be '
+            "a positive number\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n",
+            "Executor cores must be a positive number",
+        ),
+        (
+            "12:00:00.123 WARN Utils: Set SPARK_LOCAL_IP\nInvalid maximum heap size: -Xmxmuch\n"
+            "Error: Could not create the Java Virtual Machine.\n",
+            "Invalid maximum heap size: -Xmxmuch Error: Could not create the Java Virtual Machine.",
+        ),
+        ("", ""),
+    ],
+)
+def test_of_a_java_that_did_not_start_the_reason_is_told_and_no_remark(log: str, said: str) -> None:
+    assert first_words(log) == said
 
 
 def test_a_cause_is_a_line_that_can_be_read() -> None:

@@ -1,13 +1,15 @@
 """Where traces lie, for Spark: what is a trace, what is not, and what must be converted first.
 
 A path is what `evensong trace check` takes (settings, a state directory, a directory of such, a
-trace, a run) or an address that Spark can read (`hdfs://…`, `s3a://…`, with wildcards). Files of
-this machine are looked at before Spark starts to read, so that what is damaged is named; of files
-elsewhere Spark names the first that it stumbles over.
+trace, a run) or an address that Spark can read (`hdfs://…`, `s3a://…`), both with wildcards. Files
+of this machine are looked at before Spark starts to read, so that what is damaged is named; of
+files elsewhere Spark names the first that it stumbles over.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
 
@@ -52,27 +55,60 @@ def find_places(
     """Look at every path; what is left over of spools is converted into `scratch`."""
     found = Found([], [])
     for path in paths:
-        try:
+        with _refusing(found):
             if is_elsewhere(path):
                 found.places.extend(_elsewhere(spark, path))
-            else:
-                for directory in _directories(Path(_local(path))):
-                    _look_at(directory, scratch, running_end, found)
-        except BadTrace as error:
-            found.refused.append(str(error))
+                continue
+            for one in local_paths(path):
+                with _refusing(found):
+                    for directory in _directories(one):
+                        _look_at(directory, scratch, running_end, found)
     _refuse_twins(found)
     return found
 
 
+@contextmanager
+def _refusing(found: Found) -> Iterator[None]:
+    try:
+        yield
+    except BadTrace as error:
+        found.refused.append(str(error))
+
+
+def check_paths(paths: Iterable[str]) -> None:
+    """Refuse what is plainly no trace; it takes no Spark, which takes seconds to start."""
+    for path in paths:
+        if not is_elsewhere(path):
+            for one in local_paths(path):
+                _directories(one)
+
+
 def is_elsewhere(path: str) -> bool:
-    """Whether a path is for Spark alone: on another file system, or with wildcards."""
-    if _ADDRESS.match(path) and urlsplit(path).scheme != "file":
-        return True
-    return bool(_WILD.search(path)) and not Path(_local(path)).exists()
+    """Whether a path is for Spark alone, on another file system."""
+    return bool(_ADDRESS.match(path)) and urlsplit(path).scheme != "file"
 
 
-def _local(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+def local_paths(path: str) -> list[Path]:
+    """Return what a path of this machine means: itself, or what its wildcards match.
+
+    Spark could expand them too, but nobody would have looked at the files then.
+    """
+    name = unquote(urlsplit(path).path) if path.startswith("file:") else path
+    if Path(name).exists() or not _WILD.search(name):
+        return [Path(name)]
+    found = sorted({one for pattern in _alternatives(name) for one in glob(pattern)})
+    if not found:
+        raise BadTrace(f"{path}: there is nothing of that name")
+    return [Path(one) for one in found]
+
+
+def _alternatives(path: str) -> list[str]:
+    """Write out `{a,b}` as Spark does; innermost first, so that braces may nest."""
+    braces = _BRACES.search(path)
+    if braces is None:
+        return [path]
+    before, after = path[: braces.start()], path[braces.end() :]
+    return [one for word in braces[1].split(",") for one in _alternatives(f"{before}{word}{after}")]
 
 
 def _directories(path: Path) -> list[Directory]:
@@ -95,18 +131,14 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
     if directory.state is not None or spools_in(root):
         root = _converted(root, scratch / str(len(found.places)))
     for run_id, run in runs_in(root).items():
-        try:
+        with _refusing(found):
             nodes, has_dictionaries = _look_at_run(run)
-        except BadTrace as error:
-            found.refused.append(str(error))
-            continue
-        whose = tuple((run_id, node) for node in nodes)
-        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
+            whose = tuple((run_id, node) for node in nodes)
+            place = Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
+            found.places.append(place)
 
 
 def _is_running(state: Path) -> bool:
-    from contextlib import suppress
-
     from evensong.daemon.control import ask, is_listening
     from evensong.errors import BadRequest, Unreachable
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from evensong.report import Report, render
 from evensong.report.model import Promise, Run, Source, Story, Verdict
 from evensong.spark.metrics.figures import runs
 from evensong.spark.metrics.tables import TABLES, measured, write_tables
-from evensong.spark.places import is_elsewhere
+from evensong.spark.places import is_elsewhere, local_paths
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.stories import stories
 from evensong.spark.verdicts import verdict_table
@@ -91,8 +92,10 @@ def source_of(path: str) -> Source:
     """Return what lies at a path; of what is elsewhere only its name is known."""
     if is_elsewhere(path):
         return Source(path, None, None)
-    root = Path(path.removeprefix("file://"))
-    files = [one for one in root.rglob("*") if one.suffix in KINDS and one.is_file()]
+    files = []
+    with suppress(BadTrace):  # that nothing is there is among the notes
+        below = chain.from_iterable(root.rglob("*") for root in local_paths(path))
+        files = [one for one in below if one.suffix in KINDS and one.is_file()]
     return Source(path, len(files), sum(one.stat().st_size for one in files))
 
 

@@ -12,7 +12,10 @@ PYTHON_NAME: Final = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|[a-z]))(?:: (.*))?$"
 )
 CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
+UNCAUGHT: Final = re.compile(r'^Exception in thread "main" (?:[a-z]\w*\.)+\w+: (.*)$', re.MULTILINE)
+REMARK: Final = re.compile(r"^WARNING: |^\S+ WARN |^\s+at ")
 SENTENCE_CHARACTERS_MAX: Final = 400
+START_LINES_MAX: Final = 3
 
 MEMORY: Final = ("OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
 DISK: Final = ("No space left on device",)
@@ -31,6 +34,15 @@ def cause_of(text: str) -> str:
         name = found[1].rpartition(".")[2]
         line = f"{name}: {found[2]}" if found[2] else name
     return _shortened(CONDITION.sub("", line))
+
+
+def first_words(log: str) -> str:
+    """Return what a Java that did not start has said about it, without its remarks."""
+    uncaught = UNCAUGHT.search(log)
+    if uncaught:
+        return _shortened(uncaught[1])
+    lines = [line.strip() for line in log.splitlines() if line and not REMARK.match(line)]
+    return _shortened(" ".join(lines[:START_LINES_MAX]))
 
 
 def sentence_of(error: BaseException, log: str = "", memory: str | None = None) -> str:
