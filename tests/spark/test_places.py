@@ -1,11 +1,13 @@
 """Where traces lie: what is found, converted, refused, before Spark reads a row."""
 
+import re
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from evensong.spark.places import find_places, is_elsewhere
+from evensong.errors import BadTrace
+from evensong.spark.places import _elsewhere, find_places, is_elsewhere
 from evensong.trace.parquet import read_run, write_trace
 from tests.daemon.test_spool import begin, lives, play, rows
 from tests.sim.history_language import history
@@ -70,6 +72,40 @@ def test_wildcards_that_match_nothing_or_damage_are_told(
     found = find_places(spark, [f"{tmp_path}/*day"], tmp_path / "scratch")
     assert [place.nodes for place in found.places] == [(("monday", 1),)]
     assert [line.partition(": ")[0] for line in found.refused] == [str(damaged)]
+
+
+def test_what_only_spark_can_list_is_listed_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    for day in ("monday", "tuesday"):
+        write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
+    found = _elsewhere(spark, f"file:{tmp_path}/*esday")
+    assert [place.nodes for place in found] == [(("tuesday", 1),)]
+    with pytest.raises(BadTrace, match=r"sunday: has no run_id=…/node=… in it"):
+        _elsewhere(spark, f"file:{tmp_path}/*sunday")
+
+
+@pytest.mark.parametrize("table", ["deliveries", "sends", "events"])
+def test_a_table_that_is_missing_elsewhere_is_named(
+    table: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p,q}, quiesce\nq: conf R1{p,q}"), tmp_path, "x")
+    (run / "node=2" / f"{table}-0000.parquet").unlink()
+    with pytest.raises(BadTrace, match=rf"node=2: has no {table}-0000.parquet"):
+        _elsewhere(spark, f"file:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("hdfs://nowhere.invalid:9000/x", "UnknownHostException: nowhere.invalid"),
+        ("s3a://bucket/x", "this Spark has no classes for such addresses .*spark.jars.packages"),
+        ("nonsense://x/y", "this Spark has no classes for such addresses"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_told_with_the_reason(
+    path: str, why: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    (refused,) = find_places(spark, [path], tmp_path).refused
+    assert re.match(f"{path}: cannot be read: {why}", refused), refused
 
 
 @pytest.mark.parametrize(

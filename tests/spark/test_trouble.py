@@ -6,7 +6,13 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from evensong.spark.gateway import JavaLog
-from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
+from evensong.spark.trouble import (
+    MORE_THERE,
+    cause_of,
+    first_words,
+    is_of_spark,
+    sentence_of,
+)
 
 TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
@@ -75,6 +81,15 @@ def test_who_lacks_memory_learns_how_to_give_more(text: str) -> None:
     sentence = sentence_of(Py4JError(text), memory="1g")
     assert "memory (1g)" in sentence
     assert "--driver-memory" in sentence
+
+
+def test_on_a_cluster_it_is_the_executors_that_need_more() -> None:
+    sentence = sentence_of(Py4JError("java.lang.OutOfMemoryError"), more_memory=MORE_THERE)
+    assert "spark.executor.memory=SIZE" in sentence
+    lost = "ExecutorLostFailure (executor 1 exited: exit code 137 (killed))\nDriver stacktrace:"
+    sentence = sentence_of(AnalysisException(lost), more_memory=MORE_THERE)
+    assert "lost an executor (executor 1 exited: exit code 137 (killed))" in sentence
+    assert "spark.executor.memory=SIZE" in sentence
 
 
 def test_a_process_that_died_for_lack_of_memory_told_it_in_its_log() -> None:

@@ -69,11 +69,13 @@ def run(args: argparse.Namespace) -> int:
     from evensong.spark.auditing import SCRATCH, run_audit
     from evensong.spark.places import check_paths
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import report_of, source_of, write_report
+    from evensong.spark.reporting import check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
 
     if not args.keep_going:
         check_paths(args.paths)
+    if args.report is not None:
+        check_page(args.report)
     properties: list[str] | None = args.properties
     total = len(properties or PROPERTIES)
     with (
@@ -90,14 +92,17 @@ def run(args: argparse.Namespace) -> int:
             told=lambda _, number, __: progress.advance(int(number > 0)),
             scratch=Path(scratch),
         )
+        report = None
         if args.report is not None:
             shown = [*args.paths, "--report", str(args.report)]
             sources = [source_of(path) for path in args.paths]
-            write_report(args.report, report_of(found, sources, ["audit", *shown]))
+            report = report_of(found, sources, ["audit", *shown])
     if args.json:
         print(json.dumps(plain(found)))
     else:
         _print(found)
+    if report is not None:
+        write_report(args.report, report)  # last: the verdicts are told, whatever becomes of it
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
 
 

@@ -51,11 +51,12 @@ def run(args: argparse.Namespace) -> int:
     from evensong.spark.auditing import SCRATCH, run_audit
     from evensong.spark.places import check_paths
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import STEPS, report_of, source_of, write_report
+    from evensong.spark.reporting import STEPS, check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN
 
     if not args.keep_going:
         check_paths(args.paths)
+    check_page(args.output)
     tables = ["--tables", args.tables] if args.tables else []
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (

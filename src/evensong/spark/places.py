@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from evensong.errors import BadTrace
+from evensong.spark.reading import AS_NAMED
+from evensong.spark.trouble import file_trouble
 from evensong.trace.columns import part_name
 from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
-from evensong.trace.parquet import parts_in, runs_in
+from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
 from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
@@ -165,8 +167,6 @@ def _converted(root: Path, target: Path) -> Path:
 
 def _look_at_run(run: Path) -> tuple[list[int], bool]:
     """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
-    from evensong.trace.parquet import node_of
-
     nodes = []
     has_dictionaries = False
     for folder in sorted(run.glob("node=*")):
@@ -208,20 +208,18 @@ def _look_at_file(path: Path, table: str) -> bool:
 
 def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     """List the runs at an address that only Spark can read."""
-    jvm = spark.sparkContext._jvm
-    context = spark.sparkContext._jsc
-    assert jvm is not None
-    assert context is not None
     name = path.rstrip("/")
     below = name if "/run_id=" in name else f"{name}/run_id=*"
     below = below if "/node=" in below else f"{below}/node=*"
-    pattern = jvm.org.apache.hadoop.fs.Path(below)
-    statuses = pattern.getFileSystem(context.hadoopConfiguration()).globStatus(pattern)
+    files: dict[str, list[str]] = {folder: [] for folder in _listed(spark, path, below)}
+    for file in _listed(spark, path, f"{below}/*.parquet"):
+        folder, _, last = file.rpartition("/")
+        files[folder].append(last)
     by_base: dict[str, list[tuple[str, str, int]]] = {}
-    for status in statuses or ():
-        folder = str(status.getPath().toString())
+    for folder, names in files.items():
         match = _NODE.fullmatch(folder)
         if match:
+            parts_among(folder, names)
             whose = (folder, match[3], int(match[4]))
             by_base.setdefault(match[1], []).append(whose)
     if not by_base:
@@ -235,10 +233,26 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     return places
 
 
+def _listed(spark: "SparkSession", path: str, pattern: str) -> list[str]:
+    """Return the full names of what a pattern matches."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark.sparkContext._jvm
+    context = spark.sparkContext._jsc
+    assert jvm is not None
+    assert context is not None
+    try:
+        wanted = jvm.org.apache.hadoop.fs.Path(pattern)
+        found = wanted.getFileSystem(context.hadoopConfiguration()).globStatus(wanted)
+    except Py4JJavaError as error:
+        raise BadTrace(f"{path}: cannot be read: {file_trouble(error)}") from error
+    return [str(status.getPath().toString()) for status in found or ()]
+
+
 def _probe(spark: "SparkSession", place: Place) -> bool:
     """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
-        read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
+        read = spark.read.option("pathGlobFilter", f"{table}-*.parquet").option(AS_NAMED, "false")
         names = set(read.parquet(*place.folders).columns)
         for name, _, _ in COLUMNS[table]:
             if name not in names and name not in LATER:

@@ -2,9 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from errno import EISDIR
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,13 +71,30 @@ def report_of(
     )
 
 
+def check_page(path: Path) -> None:
+    """Make sure that a page can be written there, before all the work that goes into it."""
+    with _partial_of(path) as partial:
+        partial.touch()
+        partial.unlink()
+
+
 def write_report(path: Path, report: Report) -> None:
     """Write the page: all of it, or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _partial_of(path) as partial:
         partial.write_text(render(report), encoding="utf-8")
         partial.replace(path)
+
+
+@contextmanager
+def _partial_of(path: Path) -> Iterator[Path]:
+    """Give a name beside a page for what may become it; if that cannot be, say so."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        with suppress(FileExistsError):  # it is a file: what is below it says so better
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
     except OSError as error:
         with suppress(OSError):
             partial.unlink()

@@ -18,7 +18,7 @@ from evensong.spark import cluster, executors, gateway
 from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
 from evensong.spark.settings import is_on_loopback, local_cores, settings
-from evensong.spark.trouble import cause_of, is_of_spark, sentence_of
+from evensong.spark.trouble import MORE_HERE, MORE_THERE, cause_of, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,9 @@ def session(
     """Open a session for a `with` block and stop it after; Spark's failures become SparkFailed."""
     is_ours = running_session() is None
     spark = open_session(app, master=master, conf=conf, quick=quick)
-    memory = spark.sparkContext.getConf().get("spark.driver.memory")
+    context = spark.sparkContext
+    memory = context.getConf().get("spark.driver.memory")
+    more = MORE_THERE if local_cores(context.master) is None else MORE_HERE
     try:
         yield spark
     except Exception as error:
@@ -95,7 +97,7 @@ def session(
             raise
         if INVALID_CONF in str(error):
             raise BadRequest(f"--conf: {cause_of(str(error))}") from error
-        sentence = sentence_of(error, gateway.LOG.tail(), memory)
+        sentence = sentence_of(error, gateway.LOG.tail(), memory, more)
         raise SparkFailed(f"{sentence}{gateway.LOG.keep()}") from error
     finally:
         if is_ours:

@@ -5,7 +5,10 @@ innermost cause, and for some causes what they can do about it.
 """
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
 
 JAVA_NAME: Final = re.compile(r"^(?:Caused by: )?((?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (.*))?$")
 PYTHON_NAME: Final = re.compile(
@@ -18,6 +21,10 @@ SENTENCE_CHARACTERS_MAX: Final = 400
 START_LINES_MAX: Final = 3
 
 MEMORY: Final = ("OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
+NO_FILE_SYSTEM: Final = ("ClassNotFoundException", "UnsupportedFileSystemException")
+LOST: Final = re.compile(r"ExecutorLostFailure \(([^\n]*?)\)(?:\n|$)")
+MORE_HERE: Final = "--driver-memory"
+MORE_THERE: Final = "--conf spark.executor.memory=SIZE (or --driver-memory)"
 DISK: Final = ("No space left on device",)
 
 
@@ -45,19 +52,38 @@ def first_words(log: str) -> str:
     return _shortened(" ".join(lines[:START_LINES_MAX]))
 
 
-def sentence_of(error: BaseException, log: str = "", memory: str | None = None) -> str:
+def sentence_of(
+    error: BaseException, log: str = "", memory: str | None = None, more_memory: str = MORE_HERE
+) -> str:
     """Return what went wrong, and what helps if something simple does."""
     text = f"{type(error).__name__}: {error}"
     if _is_gone(error):
         text += log  # the process is gone; its last words are in its log
     if any(word in text for word in MEMORY):
         has = f" ({memory})" if memory else ""
-        return f"Spark ran out of memory{has}; --driver-memory gives it more"
+        return f"Spark ran out of memory{has}; {more_memory} gives it more"
     if any(word in text for word in DISK):
         return "Spark has no space left on its disk; --conf spark.local.dir=DIR names another"
     if _is_gone(error):
-        return "the Java process of Spark was killed or ended by itself"
+        return (
+            "the Java process of Spark was killed or ended by itself; if this machine is short of "
+            "memory, a smaller --driver-memory lets it live"
+        )
+    lost = LOST.search(text)
+    if lost:
+        return f"Spark lost an executor ({lost[1]}); if it was short of memory, {more_memory} helps"
     return f"Spark failed: {cause_of(str(error))}"
+
+
+def file_trouble(error: "Py4JJavaError") -> str:
+    """Return why a file system cannot be used, and what helps if something simple does."""
+    cause = cause_of(str(error.java_exception.toString()))
+    if any(word in cause for word in NO_FILE_SYSTEM):
+        return (
+            f"this Spark has no classes for such addresses ({cause}); --conf "
+            "spark.jars.packages=… brings them, as hadoop-aws for s3a://"
+        )
+    return cause
 
 
 def is_of_spark(error: BaseException) -> bool:

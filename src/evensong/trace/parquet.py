@@ -142,12 +142,18 @@ def node_of(folder: Path) -> ProcessorId:
 
 
 def parts_in(folder: Path) -> dict[str, list[int]]:
-    """Return the numbers of the tables' parts; none may be missing but the first ones.
+    """Return the numbers of the tables' parts; none may be missing but the first ones."""
+    return parts_among(str(folder), [path.name for path in folder.glob("*.parquet")])
+
+
+def parts_among(folder: str, names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of the tables' parts among the names of files, wherever these lie.
 
     A number that no table has was a spool without a single row. What is before the first `events`
     is being deleted.
     """
-    found = {table: _numbers_in(folder, table) for table in TABLES}
+    listed = list(names)
+    found = {table: _numbers_among(folder, listed, table) for table in TABLES}
     first = found["events"][0]
     somewhere = {number for numbers in found.values() for number in numbers}
     for table, numbers in found.items():
@@ -161,9 +167,8 @@ def parts_in(folder: Path) -> dict[str, list[int]]:
     return {table: [one for one in numbers if one >= first] for table, numbers in found.items()}
 
 
-def _numbers_in(folder: Path, table: str) -> list[int]:
-    stems = [path.stem for path in folder.glob(f"{table}-*.parquet")]
-    numbers = [stem.removeprefix(f"{table}-") for stem in stems]
+def _numbers_among(folder: str, names: Iterable[str], table: str) -> list[int]:
+    numbers = [name.removeprefix(f"{table}-").removesuffix(".parquet") for name in names]
     found = sorted(int(number) for number in numbers if number.isdecimal())
     if not found:
         raise BadTrace(f"{folder}: has no {part_name(table, 0)}")
