@@ -41,6 +41,11 @@ ValueError: no such seed: 17
         (TASK, "IOException: part-0.parquet is not a Parquet file"),
         (FUNCTION, "ValueError: no such seed: 17"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.\nmore", None),
+        (
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: no such class\n\tat org.apache.spark.X",
+            "SparkException: no such class",
+        ),
         ("", "it did not say why"),
     ],
 )
@@ -62,6 +67,10 @@ def test_the_innermost_cause_is_told(text: str, cause: str | None) -> None:
             "Error: Could not create the Java Virtual Machine.\n",
             "Invalid maximum heap size: -Xmxmuch Error: Could not create the Java Virtual Machine.",
         ),
+        (
+            "java.lang.OutOfMemoryError: Java heap space\n",
+            "it has too little memory; --driver-memory gives it more",
+        ),
         ("", ""),
     ],
 )
@@ -75,7 +84,11 @@ def test_a_cause_is_a_line_that_can_be_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["java.lang.OutOfMemoryError: Java heap space", "[UNABLE_TO_ACQUIRE_MEMORY] 1048576 bytes"],
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "[UNABLE_TO_ACQUIRE_MEMORY] 1048576 bytes",
+        "[INVALID_DRIVER_MEMORY] System memory 1 must be at least 471859200.",
+    ],
 )
 def test_who_lacks_memory_learns_how_to_give_more(text: str) -> None:
     sentence = sentence_of(Py4JError(text), memory="1g")

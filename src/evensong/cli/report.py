@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page; exit with 1 if it shows a broken promise."""
     check_pyspark()
     from evensong.spark.auditing import SCRATCH, run_audit
-    from evensong.spark.places import check_paths
+    from evensong.spark.places import check_paths, is_elsewhere
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import STEPS, check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN
@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.keep_going:
         check_paths(args.paths)
     check_page(args.output)
+    if args.tables and not is_elsewhere(args.tables):
+        check_page(Path(args.tables) / "verdicts")
     tables = ["--tables", args.tables] if args.tables else []
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (

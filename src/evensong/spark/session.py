@@ -89,7 +89,7 @@ def session(
     spark = open_session(app, master=master, conf=conf, quick=quick)
     context = spark.sparkContext
     memory = context.getConf().get("spark.driver.memory")
-    more = MORE_THERE if local_cores(context.master) is None else MORE_HERE
+    more = MORE_THERE if local_cores(context.master or DEFAULT_MASTER) is None else MORE_HERE
     try:
         yield spark
     except Exception as error:

@@ -17,10 +17,18 @@ PYTHON_NAME: Final = re.compile(
 CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
 UNCAUGHT: Final = re.compile(r'^Exception in thread "main" (?:[a-z]\w*\.)+\w+: (.*)$', re.MULTILINE)
 REMARK: Final = re.compile(r"^WARNING: |^\S+ WARN |^\s+at ")
+CALLING: Final = "An error occurred while calling "
 SENTENCE_CHARACTERS_MAX: Final = 400
 START_LINES_MAX: Final = 3
 
-MEMORY: Final = ("OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
+MEMORY: Final = (
+    "OutOfMemoryError",
+    "SparkOutOfMemoryError",
+    "UNABLE_TO_ACQUIRE_MEMORY",
+    "INVALID_DRIVER_MEMORY",
+    "INVALID_EXECUTOR_MEMORY",
+    "System memory ",  # "… must be at least …", in those that have no name for it
+)
 NO_FILE_SYSTEM: Final = ("ClassNotFoundException", "UnsupportedFileSystemException")
 LOST: Final = re.compile(r"ExecutorLostFailure \(([^\n]*?)\)(?:\n|$)")
 MORE_HERE: Final = "--driver-memory"
@@ -30,7 +38,9 @@ DISK: Final = ("No space left on device",)
 
 def cause_of(text: str) -> str:
     """Return the innermost cause in what Spark reported, in a line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith(CALLING):
+        del lines[0]  # which call it was says nothing to anybody
     python = _python_cause(lines)
     if python is not None:
         return _shortened(python)
@@ -45,6 +55,8 @@ def cause_of(text: str) -> str:
 
 def first_words(log: str) -> str:
     """Return what a Java that did not start has said about it, without its remarks."""
+    if any(word in log for word in MEMORY):
+        return f"it has too little memory; {MORE_HERE} gives it more"
     uncaught = UNCAUGHT.search(log)
     if uncaught:
         return _shortened(uncaught[1])
