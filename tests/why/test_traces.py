@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from evensong.errors import BadTrace
+from evensong.sim.groups.draw import draw
 from evensong.sim.groups.run import run_recorded
-from evensong.sim.swarm import swarm
+from evensong.sim.history import GROUP_ETYPES
 from evensong.trace import rows
 from evensong.trace.assembly import Assembly
 from evensong.trace.columns import part_name
@@ -23,8 +24,8 @@ EVENTS = part_name("events", 0)
 
 
 def written(tmp_path: Path, seed: int = 3) -> Path:
-    """Write the trace of a simulated run with faults in it."""
-    _, history = run_recorded(swarm(seed))
+    """Write the trace of a simulated run with faults and clients in it."""
+    _, history = run_recorded(draw(seed, 4, 100))
     return write_trace(history, tmp_path, "x")
 
 
@@ -61,17 +62,19 @@ def test_stories_are_those_of_the_whole_trace(
     assert [account.records[-1] for account in here] == [account.records[-1] for account in whole]
 
 
-def test_of_visits_in_a_row_the_last_is_kept_and_everything_else(tmp_path: Path) -> None:
+def test_what_is_kept_is_all_but_groups_and_visits_with_another_behind(tmp_path: Path) -> None:
     run = written(tmp_path)
     for here, whole in zip(read_here(run), read_whole(run), strict=True):
         kept = [
             record
             for record, following in zip(whole.records, [*whole.records[1:], None], strict=True)
-            if record.what != "token" or following is None or following.what != "token"
+            if following is None
+            or not (record.what in GROUP_ETYPES or record.what == following.what == "token")
         ]
         assert here.records == kept
         counts = Counter(record.what for record in whole.records)
         assert counts["token"] > 2 * Counter(record.what for record in here.records)["token"]
+        assert counts["gview"] > 0
 
 
 def test_a_visit_that_is_missing_is_noticed_though_it_would_not_be_kept(tmp_path: Path) -> None:

@@ -191,10 +191,10 @@ def add_part(assembly: Assembly, path: Path, table: str) -> None:
 
 
 def add_telling_events(assembly: Assembly, path: Path) -> None:
-    """Read the events of one part of a node; of visits of the token only what others go by.
+    """Read the events of one part of a node, but for what tells nothing about the others.
 
-    Visits are most of the events of a long run, and of those in a row only the last one tells
-    anything about what follows. The others are counted, so that a gap is still noticed.
+    Nearly all events of a long run are visits of the token, of which only the last before anything
+    else tells something of it, and views of groups. They are counted, so that a gap is noticed.
     """
     for row, passed in telling_rows(path):
         incarnation, pseq = row.whole("incarnation"), row.whole("pseq")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from evensong.core.ids import RingId
 from evensong.errors import BadTrace
+from evensong.sim.history import GROUP_ETYPES
 from evensong.trace.columns import Columns
 from evensong.trace.schema import COLUMNS, LATER, arrow, schema
 
@@ -95,7 +96,8 @@ def rows_of(path: Path, table: str) -> Iterator[Row]:
 def telling_rows(path: Path) -> Iterator[tuple[Row, int]]:
     """Return the rows of a part of `events`, and how many were passed over before each.
 
-    Passed over are visits of the token with another one right behind them in the same life.
+    Passed over are visits of the token with another one right behind them in the same life, and
+    what is about groups.
     """
     for batch in _batches(path, "events", TELLING):
         kept = _telling_in(batch)
@@ -114,17 +116,18 @@ def _telling_in(batch: "pyarrow.RecordBatch") -> "pyarrow.Array":
     """
     pa, compute = arrow(), arrow("pyarrow.compute")
     earlier, later = batch.slice(0, batch.num_rows - 1), batch.slice(1)
+    etypes = earlier.column("etype")
+    is_visit = compute.equal(etypes, "token")
+    is_visit_behind = compute.equal(later.column("etype"), "token")
+    is_of_groups = compute.is_in(etypes, pa.array(GROUP_ETYPES))
+    is_idle = compute.or_(is_of_groups, compute.and_(is_visit, is_visit_behind))
     numbers = [compute.cast(one.column("pseq"), pa.int64(), safe=False) for one in (later, earlier)]
-    tests = (
-        compute.equal(earlier.column("etype"), "token"),
-        compute.equal(later.column("etype"), "token"),
+    is_next = compute.and_(
         compute.equal(earlier.column("incarnation"), later.column("incarnation")),
         compute.equal(compute.subtract(*numbers), 1),
     )
-    passed = tests[0]
-    for test in tests[1:]:
-        passed = compute.and_(passed, test)
-    return compute.indices_nonzero(pa.concat_arrays([compute.invert(passed), pa.array([True])]))
+    is_kept = compute.invert(compute.and_(is_idle, is_next))
+    return compute.indices_nonzero(pa.concat_arrays([is_kept, pa.array([True])]))
 
 
 def _batches(path: Path, table: str, names: Sequence[str]) -> "Iterator[pyarrow.RecordBatch]":
