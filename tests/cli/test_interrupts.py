@@ -71,3 +71,31 @@ def test_an_interrupt_ends_in_one_line_and_leaves_nothing(
     assert processes_that_name(mark) == []
     assert [path.name for path in mark.glob("evensong-*")] == []
     assert not page.exists()
+
+
+AMID_A_QUERY = """
+import os, signal, threading, time
+from evensong.spark.session import session
+
+def press(tracker):
+    while not tracker.getActiveJobsIds():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+before = signal.getsignal(signal.SIGINT)
+try:
+    with session("apart", master="local[1]", quick=True) as spark:
+        tracker = spark.sparkContext.statusTracker()
+        threading.Thread(target=press, args=[tracker], daemon=True).start()
+        spark.range(10**14).selectExpr("sum(id % 7)").collect()
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGINT) is before)
+"""
+
+
+def test_an_interrupt_amid_a_query_is_an_exception_and_no_more() -> None:
+    command = [sys.executable, "-c", AMID_A_QUERY]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted True\n", "")

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import BadRequest, SparkFailed, SparkUnavailable
-from evensong.spark import cluster, executors, gateway
+from evensong.spark import cluster, executors, gateway, interrupts
 from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
 from evensong.spark.settings import is_on_loopback, local_cores, settings
@@ -85,8 +85,24 @@ def session(
     quick: bool = False,
 ) -> Iterator["SparkSession"]:
     """Open a session for a `with` block and stop it after; Spark's failures become SparkFailed."""
-    is_ours = running_session() is None
-    spark = open_session(app, master=master, conf=conf, quick=quick)
+    if running_session() is not None:
+        with _told(open_session(app)) as spark:
+            yield spark
+        return
+    with interrupts.as_before():
+        spark = open_session(app, master=master, conf=conf, quick=quick)
+        interrupts.make_plain()
+        try:
+            with _told(spark):
+                yield spark
+        finally:
+            with suppress(Exception):  # whatever it is, it is told already or does not matter now
+                spark.stop()
+
+
+@contextmanager
+def _told(spark: "SparkSession") -> Iterator["SparkSession"]:
+    """Turn what fails in Spark into a sentence."""
     context = spark.sparkContext
     memory = context.getConf().get("spark.driver.memory")
     more = MORE_THERE if local_cores(context.master or DEFAULT_MASTER) is None else MORE_HERE
@@ -99,10 +115,6 @@ def session(
             raise BadRequest(f"--conf: {cause_of(str(error))}") from error
         sentence = sentence_of(error, gateway.LOG.tail(), memory, more)
         raise SparkFailed(f"{sentence}{gateway.LOG.keep()}") from error
-    finally:
-        if is_ours:
-            with suppress(Exception):  # whatever it is, it is told already or does not matter now
-                spark.stop()
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
