@@ -46,6 +46,10 @@ ValueError: no such seed: 17
             ": org.apache.spark.SparkException: no such class\n\tat org.apache.spark.X",
             "SparkException: no such class",
         ),
+        (
+            "java.lang.IllegalArgumentException: java.net.UnknownHostException: nowhere.invalid",
+            "UnknownHostException: nowhere.invalid",
+        ),
         ("", "it did not say why"),
     ],
 )

@@ -47,6 +47,8 @@ def cause_of(text: str) -> str:
     causes = [line for line in lines if line.startswith("Caused by: ")]
     line = causes[-1] if causes else (lines[0] if lines else "it did not say why")
     found = JAVA_NAME.match(line)
+    while found and (inner := JAVA_NAME.match(found[2] or "")):
+        found = inner  # one that was wrapped in another only to be thrown
     if found:
         name = found[1].rpartition(".")[2]
         line = f"{name}: {found[2]}" if found[2] else name
