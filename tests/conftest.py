@@ -84,6 +84,7 @@ ON_SPARK = (
     "tests/spark/",
     "tests/cli/test_audit.py",
     "tests/cli/test_campaign.py",
+    "tests/cli/test_interrupts.py",
     "tests/cli/test_report.py",
 )
 

@@ -77,3 +77,14 @@ def test_what_is_no_trace_ends_in_a_sentence_and_no_page(
     (line,) = capsys.readouterr().err.splitlines()
     assert str(empty) in line
     assert not output.exists()
+
+
+@pytest.mark.parametrize("words", [["audit", "--report"], ["report", "--output"]])
+def test_where_no_page_can_be_nothing_is_judged(
+    words: list[str], traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = traces / "good" / "run_id=good" / "node=1" / "events-0000.parquet" / "page.html"
+    # Spark could not even start here: it is not asked to.
+    assert main([*words, str(page), str(traces / "good"), "--master", "k8s://x"]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"evensong: {page}: cannot be written: Not a directory"

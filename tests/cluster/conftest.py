@@ -13,7 +13,10 @@ import pyspark
 import pytest
 
 from evensong.spark.java import find_java
+from evensong.spark.settings import QUICK
+from evensong.spark.trouble import cause_of
 
+MEMORY_LEAST_MIB: Final = 4096  # three processes of the cluster, two executors, driver, pytest
 WORKERS: Final = 2
 START_S: Final = 120
 MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -24,7 +27,8 @@ ANY_PORT: Final = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start a cluster; return the address of its master."""
+    """Start a cluster; return the address of its master. Its ports are any that are free."""
+    check_memory(Path("/proc/meminfo"))
     place = tmp_path_factory.mktemp("cluster")
     with ExitStack() as running:
         log = place / "master.log"
@@ -50,6 +54,8 @@ def started(name: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(find_java().home),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK),
     }
     # What executors import of ours must come from the driver.
     environment.pop("PYTHONPATH", None)
@@ -73,4 +79,18 @@ def wait_for(pattern: re.Pattern[str], log: Path, process: subprocess.Popen[byte
         if process.poll() is not None:
             break
         time.sleep(0.1)
-    raise AssertionError(f"{log.name} never had {pattern.pattern}:\n{log.read_text()[-2000:]}")
+    told = log.read_text(errors="replace")
+    how = "ended" if process.poll() is not None else f"was not ready after {START_S} s"
+    pytest.fail(f"the {log.stem} of a cluster {how}: {cause_of(told)}\n{told[-2000:]}")
+
+
+def check_memory(meminfo: Path) -> None:
+    """Say that there is too little memory for a cluster before it is killed for it."""
+    if not meminfo.is_file():
+        return
+    found = re.search(r"^MemAvailable: +(\d+) kB$", meminfo.read_text(), re.MULTILINE)
+    if found and int(found[1]) >> 10 < MEMORY_LEAST_MIB:
+        pytest.fail(
+            f"a cluster takes {MEMORY_LEAST_MIB} MiB of memory, and only {int(found[1]) >> 10} "
+            "are free here"
+        )

@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow
 import pyarrow.parquet as parquet
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from evensong.spark.session import session
+from evensong.errors import SparkUnavailable
+from evensong.spark.cluster import WAIT
+from evensong.spark.session import open_session, session
+from evensong.spark.settings import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Small data and cold executors: what a quick session here has by itself, for a cluster too.
 CONF = {
     "spark.executor.memory": "512m",
+    "spark.executor.defaultJavaOptions": " ".join(QUICK),
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -54,6 +61,14 @@ def test_a_function_of_ours_gives_the_same_on_a_cluster(cluster: str) -> None:
     assert len(here) == 20
     assert all("evensong.zip" in str(row[2]) for row in there)
     assert not any("evensong.zip" in str(row[2]) for row in here)
+
+
+def test_a_cluster_that_has_no_room_for_an_executor_is_told(cluster: str) -> None:
+    greedy = {**CONF, "spark.executor.memory": "500g", WAIT: "2"}
+    with pytest.raises(SparkUnavailable, match=r"gave no executor within 2 s.* 500g of memory"):
+        open_session("greedy", master=cluster, conf=greedy)
+    with session("modest", master=cluster, conf=CONF) as spark:
+        assert spark.range(10).count() == 10
 
 
 def evensong(*arguments: object, code: int = 0) -> dict[str, object]:
@@ -105,12 +120,22 @@ def table(directory: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(map(str, row.values())) for row in rows)
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    """Return what the files below a directory hold, by their names."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
 def test_a_campaign_comes_to_the_same_on_a_cluster(cluster: str, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    seeds = ("campaign", "--seeds", "0:200", "--keep-traces", "2")
+    # Its audit is the one above; what matters here is who has simulated, and who wrote it down.
+    seeds = ("campaign", "--seeds", "0:200", "--keep-traces", "2", "--no-audit")
     evensong(*seeds, "--output", here, "--master", "local[2]")
     evensong(*seeds, "--output", there, "--master", cluster)
     assert table(here / "verdicts") == table(there / "verdicts")
     assert len({row[0] for row in table(here / "verdicts")}) == 200
+    traces = [contents(one / "traces") for one in (here, there)]
+    assert len(traces[0]) > 2
+    assert traces[0] == traces[1]
     summaries = [json.loads((one / "summary.json").read_text()) for one in (here, there)]
     assert summaries[0] == summaries[1]

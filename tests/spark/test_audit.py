@@ -112,6 +112,14 @@ def test_parts_of_two_runs_in_one_folder_are_noticed(spark: SparkSession, trace:
         run_audit(spark, [str(trace)])
 
 
+@pytest.mark.parametrize("name", ["a b [x] {y,z} 100% é", "run?*"])
+def test_a_path_may_be_called_anything(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    write_trace(history(GOOD), tmp_path / name, "good")
+    write_trace(history(BAD), tmp_path / "runs", "bad")
+    found = run_audit(spark, [str(tmp_path / name)], ["EVS1.3"])
+    assert (found.runs, found.n_events) == (["good"], 9)
+
+
 def test_told_to_keep_going_it_judges_the_rest_and_proves_nothing(
     spark: SparkSession, trace: Path
 ) -> None:

@@ -1,11 +1,13 @@
 """Where traces lie: what is found, converted, refused, before Spark reads a row."""
 
+import re
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from evensong.spark.places import find_places, is_elsewhere
+from evensong.errors import BadTrace
+from evensong.spark.places import _elsewhere, find_places, is_elsewhere
 from evensong.trace.parquet import read_run, write_trace
 from tests.daemon.test_spool import begin, lives, play, rows
 from tests.sim.history_language import history
@@ -46,14 +48,64 @@ def test_a_run_of_a_trace_is_a_place(spark: SparkSession, tmp_path: Path) -> Non
     assert [place.nodes for place in found.places] == [(("two", 1),)]
 
 
-def test_spark_lists_what_lies_behind_wildcards(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pattern", ["*esday", "{tues,wednes}day", "t{{uesday},x}", "[s-u]*"])
+def test_wildcards_mean_every_trace_that_they_match(
+    pattern: str, spark: SparkSession, tmp_path: Path
+) -> None:
     for day in ("monday", "tuesday", "friday"):
         write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
-    found = find_places(spark, [f"{tmp_path}/*esday"], tmp_path / "scratch")
+    found = find_places(spark, [f"{tmp_path}/{pattern}"], tmp_path / "scratch")
     assert [place.nodes for place in found.places] == [(("tuesday", 1),)]
     assert found.places[0].base.endswith("/tuesday")
+    assert found.refused == []
+
+
+def test_wildcards_that_match_nothing_or_damage_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     found = find_places(spark, [f"{tmp_path}/*sunday"], tmp_path / "scratch")
-    assert found.refused == [f"{tmp_path}/*sunday: has no run_id=…/node=… in it"]
+    assert found.refused == [f"{tmp_path}/*sunday: there is nothing of that name"]
+    for day in ("monday", "friday"):
+        write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
+    damaged = tmp_path / "friday" / "run_id=friday" / "node=1" / "sends-0000.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    found = find_places(spark, [f"{tmp_path}/*day"], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("monday", 1),)]
+    assert [line.partition(": ")[0] for line in found.refused] == [str(damaged)]
+
+
+def test_what_only_spark_can_list_is_listed_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    for day in ("monday", "tuesday"):
+        write_trace(history("p: conf R1{p}, quiesce"), tmp_path / day, day)
+    found = _elsewhere(spark, f"file:{tmp_path}/*esday")
+    assert [place.nodes for place in found] == [(("tuesday", 1),)]
+    with pytest.raises(BadTrace, match=r"sunday: has no run_id=…/node=… in it"):
+        _elsewhere(spark, f"file:{tmp_path}/*sunday")
+
+
+@pytest.mark.parametrize("table", ["deliveries", "sends", "events"])
+def test_a_table_that_is_missing_elsewhere_is_named(
+    table: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p,q}, quiesce\nq: conf R1{p,q}"), tmp_path, "x")
+    (run / "node=2" / f"{table}-0000.parquet").unlink()
+    with pytest.raises(BadTrace, match=rf"node=2: has no {table}-0000.parquet"):
+        _elsewhere(spark, f"file:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("hdfs://nowhere.invalid:9000/x", "UnknownHostException: nowhere.invalid"),
+        ("s3a://bucket/x", "this Spark has no classes for such addresses .*spark.jars.packages"),
+        ("nonsense://x/y", "this Spark has no classes for such addresses"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_told_with_the_reason(
+    path: str, why: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    (refused,) = find_places(spark, [path], tmp_path).refused
+    assert re.match(f"{path}: cannot be read: {why}", refused), refused
 
 
 @pytest.mark.parametrize(
@@ -61,7 +113,7 @@ def test_spark_lists_what_lies_behind_wildcards(spark: SparkSession, tmp_path: P
     [
         ("hdfs://head/traces", True),
         ("s3a://traces/2026-*", True),
-        ("traces/*", True),
+        ("traces/*", False),
         ("file:///traces", False),
         ("traces", False),
     ],

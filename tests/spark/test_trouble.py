@@ -6,7 +6,13 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from evensong.spark.gateway import JavaLog
-from evensong.spark.trouble import cause_of, is_of_spark, sentence_of
+from evensong.spark.trouble import (
+    MORE_THERE,
+    cause_of,
+    first_words,
+    is_of_spark,
+    sentence_of,
+)
 
 TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
@@ -35,11 +41,45 @@ ValueError: no such seed: 17
         (TASK, "IOException: part-0.parquet is not a Parquet file"),
         (FUNCTION, "ValueError: no such seed: 17"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.\nmore", None),
+        (
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: no such class\n\tat org.apache.spark.X",
+            "SparkException: no such class",
+        ),
+        (
+            "java.lang.IllegalArgumentException: java.net.UnknownHostException: nowhere.invalid",
+            "UnknownHostException: nowhere.invalid",
+        ),
         ("", "it did not say why"),
     ],
 )
 def test_the_innermost_cause_is_told(text: str, cause: str | None) -> None:
     assert cause_of(text) == (cause or "Path does not exist: file:/nowhere.")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "WARNING: Using incubator modules: jdk.incubator.vector\n"
+            'Exception in thread "main" org.apache.spark.SparkException: Executor cores must be '
+            "a positive number\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n",
+            "Executor cores must be a positive number",
+        ),
+        (
+            "12:00:00.123 WARN Utils: Set SPARK_LOCAL_IP\nInvalid maximum heap size: -Xmxmuch\n"
+            "Error: Could not create the Java Virtual Machine.\n",
+            "Invalid maximum heap size: -Xmxmuch Error: Could not create the Java Virtual Machine.",
+        ),
+        (
+            "java.lang.OutOfMemoryError: Java heap space\n",
+            "it has too little memory; --driver-memory gives it more",
+        ),
+        ("", ""),
+    ],
+)
+def test_of_a_java_that_did_not_start_the_reason_is_told_and_no_remark(log: str, said: str) -> None:
+    assert first_words(log) == said
 
 
 def test_a_cause_is_a_line_that_can_be_read() -> None:
@@ -48,12 +88,25 @@ def test_a_cause_is_a_line_that_can_be_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["java.lang.OutOfMemoryError: Java heap space", "[UNABLE_TO_ACQUIRE_MEMORY] 1048576 bytes"],
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "[UNABLE_TO_ACQUIRE_MEMORY] 1048576 bytes",
+        "[INVALID_DRIVER_MEMORY] System memory 1 must be at least 471859200.",
+    ],
 )
 def test_who_lacks_memory_learns_how_to_give_more(text: str) -> None:
     sentence = sentence_of(Py4JError(text), memory="1g")
     assert "memory (1g)" in sentence
     assert "--driver-memory" in sentence
+
+
+def test_on_a_cluster_it_is_the_executors_that_need_more() -> None:
+    sentence = sentence_of(Py4JError("java.lang.OutOfMemoryError"), more_memory=MORE_THERE)
+    assert "spark.executor.memory=SIZE" in sentence
+    lost = "ExecutorLostFailure (executor 1 exited: exit code 137 (killed))\nDriver stacktrace:"
+    sentence = sentence_of(AnalysisException(lost), more_memory=MORE_THERE)
+    assert "lost an executor (executor 1 exited: exit code 137 (killed))" in sentence
+    assert "spark.executor.memory=SIZE" in sentence
 
 
 def test_a_process_that_died_for_lack_of_memory_told_it_in_its_log() -> None:

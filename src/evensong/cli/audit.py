@@ -4,6 +4,8 @@ import argparse
 import json
 import sys
 import tempfile
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +17,8 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.progress import Progress
-from evensong.spark.session import add_spark_options, session_from
+from evensong.errors import BadTrace
+from evensong.spark.session import add_spark_options, check_pyspark, session_from
 
 if TYPE_CHECKING:
     from evensong.spark.auditing import Audit
@@ -62,11 +65,17 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
+    check_pyspark()
     from evensong.spark.auditing import SCRATCH, run_audit
+    from evensong.spark.places import check_paths
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import report_of, source_of, write_report
+    from evensong.spark.reporting import check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
 
+    if not args.keep_going:
+        check_paths(args.paths)
+    if args.report is not None:
+        check_page(args.report)
     properties: list[str] | None = args.properties
     total = len(properties or PROPERTIES)
     with (
@@ -83,30 +92,34 @@ def run(args: argparse.Namespace) -> int:
             told=lambda _, number, __: progress.advance(int(number > 0)),
             scratch=Path(scratch),
         )
+        report = None
         if args.report is not None:
             shown = [*args.paths, "--report", str(args.report)]
             sources = [source_of(path) for path in args.paths]
-            write_report(args.report, report_of(found, sources, ["audit", *shown]))
+            report = report_of(found, sources, ["audit", *shown])
     if args.json:
         print(json.dumps(plain(found)))
     else:
         _print(found)
+    if report is not None:
+        write_report(args.report, report)  # last: the verdicts are told, whatever becomes of it
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
 
 
 def is_small(paths: list[str]) -> bool:
     """Whether all of it is here and so little that starting quickly matters more than speed."""
-    from evensong.spark.places import is_elsewhere
+    from evensong.spark.places import is_elsewhere, local_paths
 
     limit = 64 << 20
     total = 0
     for path in paths:
         if is_elsewhere(path):
             return False
-        for file in Path(path.removeprefix("file://")).rglob("*"):
-            total += file.stat().st_size if file.is_file() else 0
-            if total > limit:
-                return False
+        with suppress(BadTrace):  # whoever reads it says so
+            for file in chain.from_iterable(place.rglob("*") for place in local_paths(path)):
+                total += file.stat().st_size if file.is_file() else 0
+                if total > limit:
+                    return False
     return True
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from evensong.cli.audit import is_small
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
 from evensong.cli.progress import Progress
-from evensong.spark.session import add_spark_options, session_from
+from evensong.spark.session import add_spark_options, check_pyspark, session_from
 
 
 def register(subparsers: Subparsers) -> None:
@@ -47,11 +47,18 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page; exit with 1 if it shows a broken promise."""
+    check_pyspark()
     from evensong.spark.auditing import SCRATCH, run_audit
+    from evensong.spark.places import check_paths, is_elsewhere
     from evensong.spark.properties import PROPERTIES
-    from evensong.spark.reporting import STEPS, report_of, source_of, write_report
+    from evensong.spark.reporting import STEPS, check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN
 
+    if not args.keep_going:
+        check_paths(args.paths)
+    check_page(args.output)
+    if args.tables and not is_elsewhere(args.tables):
+        check_page(Path(args.tables) / "verdicts")
     tables = ["--tables", args.tables] if args.tables else []
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from evensong.errors import BadCampaign
-from evensong.spark.trouble import cause_of
+from evensong.spark.trouble import file_trouble
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -101,5 +101,4 @@ def _named(place: str, act: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        cause = cause_of(str(error.java_exception.toString()))
-        raise BadCampaign(f"{place}: cannot be {act}: {cause}") from error
+        raise BadCampaign(f"{place}: cannot be {act}: {file_trouble(error)}") from error

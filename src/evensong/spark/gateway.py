@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkUnavailable
-from evensong.spark.trouble import sentence_of
+from evensong.spark.trouble import first_words, sentence_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 TAIL_BYTES: Final = 1 << 16
-START_LINES_MAX: Final = 3
 
 
 class JavaLog:
@@ -119,7 +118,7 @@ def _launch(wanted: Mapping[str, str]) -> None:
         output = {"stdout": descriptor, "stderr": descriptor}
         gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark has none
     except PySparkException as error:
-        told = " ".join(LOG.tail().split("\n")[:START_LINES_MAX]).strip() or str(error)
+        told = first_words(LOG.tail()) or str(error)
         raise SparkUnavailable(f"Java for Spark does not start: {told}") from error
     finally:
         os.close(descriptor)

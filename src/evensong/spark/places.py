@@ -1,23 +1,27 @@
 """Where traces lie, for Spark: what is a trace, what is not, and what must be converted first.
 
 A path is what `evensong trace check` takes (settings, a state directory, a directory of such, a
-trace, a run) or an address that Spark can read (`hdfs://…`, `s3a://…`, with wildcards). Files of
-this machine are looked at before Spark starts to read, so that what is damaged is named; of files
-elsewhere Spark names the first that it stumbles over.
+trace, a run) or an address that Spark can read (`hdfs://…`, `s3a://…`), both with wildcards. Files
+of this machine are looked at before Spark starts to read, so that what is damaged is named; of
+files elsewhere Spark names the first that it stumbles over.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from evensong.errors import BadTrace
+from evensong.spark.reading import AS_NAMED
+from evensong.spark.trouble import file_trouble
 from evensong.trace.columns import part_name
 from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
-from evensong.trace.parquet import parts_in, runs_in
+from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
 from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
 
@@ -52,27 +57,60 @@ def find_places(
     """Look at every path; what is left over of spools is converted into `scratch`."""
     found = Found([], [])
     for path in paths:
-        try:
+        with _refusing(found):
             if is_elsewhere(path):
                 found.places.extend(_elsewhere(spark, path))
-            else:
-                for directory in _directories(Path(_local(path))):
-                    _look_at(directory, scratch, running_end, found)
-        except BadTrace as error:
-            found.refused.append(str(error))
+                continue
+            for one in local_paths(path):
+                with _refusing(found):
+                    for directory in _directories(one):
+                        _look_at(directory, scratch, running_end, found)
     _refuse_twins(found)
     return found
 
 
+@contextmanager
+def _refusing(found: Found) -> Iterator[None]:
+    try:
+        yield
+    except BadTrace as error:
+        found.refused.append(str(error))
+
+
+def check_paths(paths: Iterable[str]) -> None:
+    """Refuse what is plainly no trace; it takes no Spark, which takes seconds to start."""
+    for path in paths:
+        if not is_elsewhere(path):
+            for one in local_paths(path):
+                _directories(one)
+
+
 def is_elsewhere(path: str) -> bool:
-    """Whether a path is for Spark alone: on another file system, or with wildcards."""
-    if _ADDRESS.match(path) and urlsplit(path).scheme != "file":
-        return True
-    return bool(_WILD.search(path)) and not Path(_local(path)).exists()
+    """Whether a path is for Spark alone, on another file system."""
+    return bool(_ADDRESS.match(path)) and urlsplit(path).scheme != "file"
 
 
-def _local(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+def local_paths(path: str) -> list[Path]:
+    """Return what a path of this machine means: itself, or what its wildcards match.
+
+    Spark could expand them too, but nobody would have looked at the files then.
+    """
+    name = unquote(urlsplit(path).path) if path.startswith("file:") else path
+    if Path(name).exists() or not _WILD.search(name):
+        return [Path(name)]
+    found = sorted({one for pattern in _alternatives(name) for one in glob(pattern)})
+    if not found:
+        raise BadTrace(f"{path}: there is nothing of that name")
+    return [Path(one) for one in found]
+
+
+def _alternatives(path: str) -> list[str]:
+    """Write out `{a,b}` as Spark does; innermost first, so that braces may nest."""
+    braces = _BRACES.search(path)
+    if braces is None:
+        return [path]
+    before, after = path[: braces.start()], path[braces.end() :]
+    return [one for word in braces[1].split(",") for one in _alternatives(f"{before}{word}{after}")]
 
 
 def _directories(path: Path) -> list[Directory]:
@@ -95,18 +133,14 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
     if directory.state is not None or spools_in(root):
         root = _converted(root, scratch / str(len(found.places)))
     for run_id, run in runs_in(root).items():
-        try:
+        with _refusing(found):
             nodes, has_dictionaries = _look_at_run(run)
-        except BadTrace as error:
-            found.refused.append(str(error))
-            continue
-        whose = tuple((run_id, node) for node in nodes)
-        found.places.append(Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries))
+            whose = tuple((run_id, node) for node in nodes)
+            place = Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
+            found.places.append(place)
 
 
 def _is_running(state: Path) -> bool:
-    from contextlib import suppress
-
     from evensong.daemon.control import ask, is_listening
     from evensong.errors import BadRequest, Unreachable
 
@@ -133,8 +167,6 @@ def _converted(root: Path, target: Path) -> Path:
 
 def _look_at_run(run: Path) -> tuple[list[int], bool]:
     """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
-    from evensong.trace.parquet import node_of
-
     nodes = []
     has_dictionaries = False
     for folder in sorted(run.glob("node=*")):
@@ -176,20 +208,18 @@ def _look_at_file(path: Path, table: str) -> bool:
 
 def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     """List the runs at an address that only Spark can read."""
-    jvm = spark.sparkContext._jvm
-    context = spark.sparkContext._jsc
-    assert jvm is not None
-    assert context is not None
     name = path.rstrip("/")
     below = name if "/run_id=" in name else f"{name}/run_id=*"
     below = below if "/node=" in below else f"{below}/node=*"
-    pattern = jvm.org.apache.hadoop.fs.Path(below)
-    statuses = pattern.getFileSystem(context.hadoopConfiguration()).globStatus(pattern)
+    files: dict[str, list[str]] = {folder: [] for folder in _listed(spark, path, below)}
+    for file in _listed(spark, path, f"{below}/*.parquet"):
+        folder, _, last = file.rpartition("/")
+        files[folder].append(last)
     by_base: dict[str, list[tuple[str, str, int]]] = {}
-    for status in statuses or ():
-        folder = str(status.getPath().toString())
+    for folder, names in files.items():
         match = _NODE.fullmatch(folder)
         if match:
+            parts_among(folder, names)
             whose = (folder, match[3], int(match[4]))
             by_base.setdefault(match[1], []).append(whose)
     if not by_base:
@@ -203,10 +233,26 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     return places
 
 
+def _listed(spark: "SparkSession", path: str, pattern: str) -> list[str]:
+    """Return the full names of what a pattern matches."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark.sparkContext._jvm
+    context = spark.sparkContext._jsc
+    assert jvm is not None
+    assert context is not None
+    try:
+        wanted = jvm.org.apache.hadoop.fs.Path(pattern)
+        found = wanted.getFileSystem(context.hadoopConfiguration()).globStatus(wanted)
+    except Py4JJavaError as error:
+        raise BadTrace(f"{path}: cannot be read: {file_trouble(error)}") from error
+    return [str(status.getPath().toString()) for status in found or ()]
+
+
 def _probe(spark: "SparkSession", place: Place) -> bool:
     """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
-        read = spark.read.option("pathGlobFilter", f"{table}-*.parquet")
+        read = spark.read.option("pathGlobFilter", f"{table}-*.parquet").option(AS_NAMED, "false")
         names = set(read.parquet(*place.folders).columns)
         for name, _, _ in COLUMNS[table]:
             if name not in names and name not in LATER:

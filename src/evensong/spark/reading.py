@@ -35,6 +35,7 @@ _TYPES: Final = {
     "map<string,string>": "map<string,string>",
 }
 _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+AS_NAMED: Final = "__globPaths__"  # false: folders are called that, brackets and braces included
 _TOP: Final = "18446744073709551616"  # 2 to the 64th
 
 
@@ -91,6 +92,7 @@ def _read_one(
         spark.read.schema(schema_of(table, wide="decimal(20,0)" if is_slow else "bigint"))
         .option("basePath", base)
         .option("pathGlobFilter", f"{table}-*.parquet")
+        .option(AS_NAMED, "false")
         .option("parquet.page.verify-checksum.enabled", "true")
         .parquet(*folders)
     )

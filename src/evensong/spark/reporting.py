@@ -2,9 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from errno import EISDIR
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +16,7 @@ from evensong.report import Report, render
 from evensong.report.model import Promise, Run, Source, Story, Verdict
 from evensong.spark.metrics.figures import runs
 from evensong.spark.metrics.tables import TABLES, measured, write_tables
-from evensong.spark.places import is_elsewhere
+from evensong.spark.places import is_elsewhere, local_paths
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.stories import stories
 from evensong.spark.verdicts import verdict_table
@@ -69,13 +71,30 @@ def report_of(
     )
 
 
+def check_page(path: Path) -> None:
+    """Make sure that a page can be written there, before all the work that goes into it."""
+    with _partial_of(path) as partial:
+        partial.touch()
+        partial.unlink()
+
+
 def write_report(path: Path, report: Report) -> None:
     """Write the page: all of it, or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _partial_of(path) as partial:
         partial.write_text(render(report), encoding="utf-8")
         partial.replace(path)
+
+
+@contextmanager
+def _partial_of(path: Path) -> Iterator[Path]:
+    """Give a name beside a page for what may become it; if that cannot be, say so."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        with suppress(FileExistsError):  # it is a file: what is below it says so better
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
@@ -91,8 +110,10 @@ def source_of(path: str) -> Source:
     """Return what lies at a path; of what is elsewhere only its name is known."""
     if is_elsewhere(path):
         return Source(path, None, None)
-    root = Path(path.removeprefix("file://"))
-    files = [one for one in root.rglob("*") if one.suffix in KINDS and one.is_file()]
+    files = []
+    with suppress(BadTrace):  # that nothing is there is among the notes
+        below = chain.from_iterable(root.rglob("*") for root in local_paths(path))
+        files = [one for one in below if one.suffix in KINDS and one.is_file()]
     return Source(path, len(files), sum(one.stat().st_size for one in files))
 
 

@@ -13,16 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from evensong.errors import SparkFailed, SparkUnavailable
-from evensong.spark import executors, gateway
+from evensong.errors import BadRequest, SparkFailed, SparkUnavailable
+from evensong.spark import cluster, executors, gateway, interrupts
 from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
 from evensong.spark.settings import is_on_loopback, local_cores, settings
-from evensong.spark.trouble import is_of_spark, sentence_of
+from evensong.spark.trouble import MORE_HERE, MORE_THERE, cause_of, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+INVALID_CONF: Final = "INVALID_CONF_VALUE"  # Spark's name of it; it looks when it first needs one
 DEFAULT_MASTER: Final = "local[*]"
 MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
@@ -43,6 +44,7 @@ def open_session(
         return running
     given = dict(conf or {})
     chosen = master or given.get("spark.master") or DEFAULT_MASTER
+    cluster.check_master(chosen)
     java = find_java()
     archive = archive_of(java)
     more = options_with(java, archive) if quick and archive.is_file() else ()
@@ -56,6 +58,11 @@ def open_session(
     context = gateway.start(wanted, variables)
     if local_cores(chosen) is None:
         executors.give_package(context)
+        try:
+            cluster.wait_for_executor(context)
+        except BaseException:
+            context.stop()
+            raise
     return _session_class()(context)
 
 
@@ -78,20 +85,36 @@ def session(
     quick: bool = False,
 ) -> Iterator["SparkSession"]:
     """Open a session for a `with` block and stop it after; Spark's failures become SparkFailed."""
-    is_ours = running_session() is None
-    spark = open_session(app, master=master, conf=conf, quick=quick)
-    memory = spark.sparkContext.getConf().get("spark.driver.memory")
+    if running_session() is not None:
+        with _told(open_session(app)) as spark:
+            yield spark
+        return
+    with interrupts.as_before():
+        spark = open_session(app, master=master, conf=conf, quick=quick)
+        interrupts.make_plain()
+        try:
+            with _told(spark):
+                yield spark
+        finally:
+            with suppress(Exception):  # whatever it is, it is told already or does not matter now
+                spark.stop()
+
+
+@contextmanager
+def _told(spark: "SparkSession") -> Iterator["SparkSession"]:
+    """Turn what fails in Spark into a sentence."""
+    context = spark.sparkContext
+    memory = context.getConf().get("spark.driver.memory")
+    more = MORE_THERE if local_cores(context.master or DEFAULT_MASTER) is None else MORE_HERE
     try:
         yield spark
     except Exception as error:
         if not is_of_spark(error):
             raise
-        sentence = sentence_of(error, gateway.LOG.tail(), memory)
+        if INVALID_CONF in str(error):
+            raise BadRequest(f"--conf: {cause_of(str(error))}") from error
+        sentence = sentence_of(error, gateway.LOG.tail(), memory, more)
         raise SparkFailed(f"{sentence}{gateway.LOG.keep()}") from error
-    finally:
-        if is_ours:
-            with suppress(Exception):  # whatever it is, it is told already or does not matter now
-                spark.stop()
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +164,11 @@ def _memory(text: str) -> str:
     if not MEMORY.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4g or 1500m")
     return text.lower()
+
+
+def check_pyspark() -> None:
+    """Say how to get PySpark if it is not there; what is built on it cannot even be imported."""
+    _session_class()
 
 
 def _session_class() -> "type[SparkSession]":

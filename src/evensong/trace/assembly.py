@@ -60,6 +60,7 @@ class TracedLife:
         "left_out",
         "level",
         "life",
+        "passed",
     )
 
     def __init__(self, life: Life, *, has_beginning: bool) -> None:
@@ -71,6 +72,7 @@ class TracedLife:
         self.gaps = 0
         self.left_out = 0  # rows after a gap, or of a life without a beginning
         self.is_torn = False  # the last record was cut short
+        self.passed = 0  # events that nobody asked for: counted, and not among those of the life
 
 
 @final
@@ -102,10 +104,7 @@ class Assembly:
             one.left_out += 1
             return
         life = one.life
-        if pseq != len(life.events):
-            raise BadTrace(
-                f"{path}: pseq {pseq} of incarnation {incarnation} where {len(life.events)} is due"
-            )
+        _check_pseq(path, one, pseq)
         if event.conf is not None:
             life.confs.append(event.conf)
         _check_conf_no(path, event.conf_no, life.confs)
@@ -120,6 +119,15 @@ class Assembly:
         life.events.append(event)
         if event.etype in ENDS:
             life.ended = event.etype
+
+    def pass_over(self, path: Path, incarnation: int, pseq: int, number: int) -> None:
+        """Count rows of `events` from `pseq` on that are there and not asked for."""
+        one = self.begin(incarnation, pseq)
+        if one.gap is not None or not one.has_beginning:
+            one.left_out += number
+            return
+        _check_pseq(path, one, pseq)
+        one.passed += number
 
     def add_delivery(self, path: Path, incarnation: int, pos: int, delivery: Delivery) -> None:
         """Add a row of `deliveries`."""
@@ -195,6 +203,14 @@ class Assembly:
             if one.level == LEVELS[-1]:
                 _check_positions(one.life, folder)
         return lives
+
+
+def _check_pseq(path: Path, one: TracedLife, pseq: int) -> None:
+    due = len(one.life.events) + one.passed
+    if pseq != due:
+        raise BadTrace(
+            f"{path}: pseq {pseq} of incarnation {one.life.incarnation} where {due} is due"
+        )
 
 
 def _check_group_event(path: Path, event: Event) -> None:

@@ -8,10 +8,9 @@ refused by name; pages carry checksums.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from evensong.core.effects import Service
@@ -30,17 +29,9 @@ from evensong.sim.history import (
 )
 from evensong.sim.whole import whole
 from evensong.trace.assembly import Assembly, TracedLife
-from evensong.trace.columns import Columns, Part, heard_of, part_name
-from evensong.trace.schema import (
-    COLUMNS,
-    LATER,
-    RUN,
-    SERVICE_BY_CODE,
-    SERVICES,
-    TABLES,
-    arrow,
-    schema,
-)
+from evensong.trace.columns import Part, heard_of, part_name
+from evensong.trace.rows import Row, rows_of, telling_rows
+from evensong.trace.schema import RUN, SERVICE_BY_CODE, SERVICES, TABLES, arrow
 
 TABLES_IN_TURN: Final = ("events", "deliveries", "sends")  # the others refer to the first
 KINDS: Final = ("regular", "transitional")
@@ -151,12 +142,18 @@ def node_of(folder: Path) -> ProcessorId:
 
 
 def parts_in(folder: Path) -> dict[str, list[int]]:
-    """Return the numbers of the tables' parts; none may be missing but the first ones.
+    """Return the numbers of the tables' parts; none may be missing but the first ones."""
+    return parts_among(str(folder), [path.name for path in folder.glob("*.parquet")])
+
+
+def parts_among(folder: str, names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of the tables' parts among the names of files, wherever these lie.
 
     A number that no table has was a spool without a single row. What is before the first `events`
     is being deleted.
     """
-    found = {table: _numbers_in(folder, table) for table in TABLES}
+    listed = list(names)
+    found = {table: _numbers_among(folder, listed, table) for table in TABLES}
     first = found["events"][0]
     somewhere = {number for numbers in found.values() for number in numbers}
     for table, numbers in found.items():
@@ -170,9 +167,8 @@ def parts_in(folder: Path) -> dict[str, list[int]]:
     return {table: [one for one in numbers if one >= first] for table, numbers in found.items()}
 
 
-def _numbers_in(folder: Path, table: str) -> list[int]:
-    stems = [path.stem for path in folder.glob(f"{table}-*.parquet")]
-    numbers = [stem.removeprefix(f"{table}-") for stem in stems]
+def _numbers_among(folder: str, names: Iterable[str], table: str) -> list[int]:
+    numbers = [name.removeprefix(f"{table}-").removesuffix(".parquet") for name in names]
     found = sorted(int(number) for number in numbers if number.isdecimal())
     if not found:
         raise BadTrace(f"{folder}: has no {part_name(table, 0)}")
@@ -181,7 +177,7 @@ def _numbers_in(folder: Path, table: str) -> list[int]:
 
 def add_part(assembly: Assembly, path: Path, table: str) -> None:
     """Read one part of a table of a node."""
-    for row in _rows(path, table):
+    for row in rows_of(path, table):
         incarnation = row.whole("incarnation")
         if table == "events":
             assembly.add_event(path, incarnation, row.whole("pseq"), _event(path, row))
@@ -194,7 +190,20 @@ def add_part(assembly: Assembly, path: Path, table: str) -> None:
             assembly.add_send(path, incarnation, _send(assembly.node, path, row))
 
 
-def _add_session_row(assembly: Assembly, path: Path, table: str, row: "_Row") -> None:
+def add_telling_events(assembly: Assembly, path: Path) -> None:
+    """Read the events of one part of a node, but for what tells nothing about the others.
+
+    Nearly all events of a long run are visits of the token, of which only the last before anything
+    else tells something of it, and views of groups. They are counted, so that a gap is noticed.
+    """
+    for row, passed in telling_rows(path):
+        incarnation, pseq = row.whole("incarnation"), row.whole("pseq")
+        if passed:
+            assembly.pass_over(path, incarnation, pseq - passed, passed)
+        assembly.add_event(path, incarnation, pseq, _event(path, row))
+
+
+def _add_session_row(assembly: Assembly, path: Path, table: str, row: Row) -> None:
     incarnation, session = row.whole("incarnation"), row.whole("session")
     if table == "deliveries":
         assembly.add_heard(path, incarnation, session, row.whole("pos"), _heard(path, row))
@@ -202,91 +211,7 @@ def _add_session_row(assembly: Assembly, path: Path, table: str, row: "_Row") ->
         assembly.add_said(path, incarnation, _said(path, row))
 
 
-class _Row:
-    """One row; asks for a column by name and by type."""
-
-    __slots__ = ("_columns", "_number")
-
-    def __init__(self, columns: Columns, number: int) -> None:
-        self._columns: Final = columns
-        self._number: Final = number
-
-    def whole(self, column: str) -> int:
-        """Return an integer."""
-        value = self._columns[column][self._number]
-        assert isinstance(value, int)
-        return value
-
-    def truth(self, column: str) -> bool:
-        """Return a boolean."""
-        return bool(self._columns[column][self._number])
-
-    def text(self, column: str) -> str:
-        """Return a string, empty for null."""
-        value = self._columns[column][self._number]
-        return value if isinstance(value, str) else ""
-
-    def several(self, column: str) -> Sequence[object]:
-        """Return a list, empty for null."""
-        value = self._columns[column][self._number]
-        return value if isinstance(value, list) else ()
-
-    def conf_no(self) -> int:
-        """Return the configuration's number, -1 for none."""
-        return self.number_or_none("conf_no")
-
-    def number_or_none(self, column: str) -> int:
-        """Return a number that may be null, -1 for that."""
-        value = self._columns[column][self._number]
-        return value if isinstance(value, int) else -1
-
-    def check_ring_level(self, path: Path, columns: Mapping[str, int]) -> None:
-        """Refuse what a ring does not have: parts of units, and clients of its own."""
-        for column, due in columns.items():
-            if self.whole(column) != due:
-                raise BadTrace(f"{path}: {column} {self.whole(column)} is not one of a ring: {due}")
-
-    def ring_id(self) -> RingId:
-        """Return the ring the unit was sequenced on."""
-        return RingId(self.whole("ring_seq"), self.whole("ring_rep"))
-
-
-def _rows(path: Path, table: str) -> Iterable[_Row]:
-    pa, parquet = arrow(), arrow("pyarrow.parquet")
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            rows = file.read()
-            rows.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
-    _check_schema(pa, path, table, rows)
-    absent: list[object] = [None] * rows.num_rows
-    try:
-        columns: Columns = {
-            name: rows.column(name).to_pylist() if name in rows.column_names else absent
-            for name, _, _ in COLUMNS[table]
-        }
-    except ValueError as error:
-        raise BadTrace(f"{path}: cannot be read: {error}") from error
-    return (_Row(columns, number) for number in range(rows.num_rows))
-
-
-def _check_schema(pa: ModuleType, path: Path, table: str, rows: object) -> None:
-    assert isinstance(rows, pa.Table)
-    written = {field.name: field for field in rows.schema}
-    expected = {field.name: field for field in pa.schema(schema(table))}
-    for name, field in expected.items():
-        if name not in written and name in LATER:
-            continue
-        if name not in written:
-            raise BadTrace(f"{path}: has no column {name}")
-        if written[name].type != field.type:
-            raise BadTrace(f"{path}: column {name} is {written[name].type}, not {field.type}")
-        if not field.nullable and rows.column(name).null_count:
-            raise BadTrace(f"{path}: column {name} has nulls")
-
-
-def _event(path: Path, row: _Row) -> Event:
+def _event(path: Path, row: Row) -> Event:
     etype = row.text("etype")
     return Event(
         row.whole("pos"),
@@ -299,7 +224,7 @@ def _event(path: Path, row: _Row) -> Event:
     )
 
 
-def _configuration(path: Path, row: _Row) -> Configuration:
+def _configuration(path: Path, row: Row) -> Configuration:
     kind = row.text("conf_kind")
     if kind not in KINDS:
         raise BadTrace(f"{path}: a configuration of kind {kind!r} is not one of a ring")
@@ -339,7 +264,7 @@ def _service(path: Path, code: int) -> Service:
     return SERVICE_BY_CODE[code]
 
 
-def _delivery(path: Path, row: _Row) -> Delivery:
+def _delivery(path: Path, row: Row) -> Delivery:
     return Delivery(
         UnitId(row.whole("sender"), row.whole("sender_inc"), row.whole("origin_no")),
         row.ring_id(),
@@ -356,7 +281,7 @@ def _delivery(path: Path, row: _Row) -> Delivery:
     )
 
 
-def _send(node: ProcessorId, path: Path, row: _Row) -> Send:
+def _send(node: ProcessorId, path: Path, row: Row) -> Send:
     return Send(
         UnitId(node, row.whole("incarnation"), row.whole("origin_no")),
         row.ring_id(),
@@ -371,7 +296,7 @@ def _send(node: ProcessorId, path: Path, row: _Row) -> Send:
     )
 
 
-def _heard(path: Path, row: _Row) -> GroupDelivery:
+def _heard(path: Path, row: Row) -> GroupDelivery:
     return GroupDelivery(
         FrameId(
             row.whole("sender"),
@@ -393,7 +318,7 @@ def _heard(path: Path, row: _Row) -> GroupDelivery:
     )
 
 
-def _said(path: Path, row: _Row) -> GroupSend:
+def _said(path: Path, row: Row) -> GroupSend:
     return GroupSend(
         row.whole("session"),
         row.whole("origin_no"),

@@ -1,4 +1,7 @@
-"""Traces read for their events alone: who delivered what is not asked here."""
+"""Traces read for their events alone, and those for what tells anything.
+
+Who delivered what is not asked here, nor what every visit of the token was like.
+"""
 
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from evensong.trace.directory import (
     starts_late,
     steadily,
 )
-from evensong.trace.parquet import add_part, node_of, parts_in, runs_in
+from evensong.trace.parquet import add_telling_events, node_of, parts_in, runs_in
 from evensong.trace.spool import Fragment, spools_in
 from evensong.why.records import Account, from_life
 
@@ -52,7 +55,7 @@ def _of_daemon(directory: Path) -> dict[Whose, list[TracedLife]]:
             if isinstance(source, Fragment):
                 add_fragment(assembly, source, "events")
             else:
-                add_part(assembly, part_path(source, "events", serial), "events")
+                add_telling_events(assembly, part_path(source, "events", serial))
         found[whose] = list(assembly.lives.values())
     return found
 
@@ -61,5 +64,5 @@ def _of_folder(folder: Path) -> list[TracedLife]:
     parts = parts_in(folder)["events"]
     assembly = Assembly(node_of(folder), may_start_late=parts[0] > 0)
     for part in parts:
-        add_part(assembly, folder / part_name("events", part), "events")
+        add_telling_events(assembly, folder / part_name("events", part))
     return list(assembly.lives.values())

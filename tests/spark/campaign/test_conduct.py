@@ -91,6 +91,7 @@ def test_a_seed_that_kills_its_process_is_lost_and_no_other(
     assert lost.task.seed == 6
     assert lost.text.startswith("the process that ran it died, alone as well: Python worker exited")
     assert len(lost.text.splitlines()) == 1
+    assert "Consider" not in lost.text  # what Spark advises is about Spark
 
 
 def test_a_process_that_dies_once_costs_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.25
 PARTS_AT_ONCE_MAX: Final = 64
 DEATH: Final = re.compile(
-    r"Python worker exited unexpectedly[^\n:]*|Python worker failed to connect back"
+    r"Python worker exited unexpectedly(?: \([^\n)]*\))?|Python worker failed to connect back"
     r"|ExecutorLostFailure \(([^\n]*)\)|Fatal Python error: [^\n]*"
 )
 

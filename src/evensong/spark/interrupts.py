@@ -1,0 +1,43 @@
+"""Ctrl-C while Spark works.
+
+PySpark answers it with a call to Java in the middle of another one, which breaks both, and the
+bridge to Java writes a stack for it. All that is needed is the exception: the session that it ends
+is stopped, and its jobs with it.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+OF_THE_BRIDGE: Final = "KeyboardInterrupt while sending command."
+
+
+@contextmanager
+def as_before() -> Iterator[None]:
+    """Have Ctrl-C do afterwards what it did before, and nobody write a stack meanwhile."""
+    root = logging.getLogger()
+    root.addFilter(_is_worth_a_line)
+    answer = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_worth_a_line)
+        if _is_ours_to_set():
+            signal.signal(signal.SIGINT, answer)
+
+
+def make_plain() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt and do nothing else."""
+    if _is_ours_to_set():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_ours_to_set() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    return record.msg != OF_THE_BRIDGE
