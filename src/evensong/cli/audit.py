@@ -63,6 +63,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
     from evensong.spark.auditing import SCRATCH, run_audit
+    from evensong.spark.places import size_of
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import report_of, source_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     properties: list[str] | None = args.properties
     total = len(properties or PROPERTIES)
     with (
-        session_from(args, "evensong audit", quick=is_small(args.paths)) as spark,
+        session_from(args, "evensong audit", n_bytes=size_of(args.paths)) as spark,
         Progress("audit", total) as progress,
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
     ):
@@ -92,22 +93,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(found)
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
-
-
-def is_small(paths: list[str]) -> bool:
-    """Whether all of it is here and so little that starting quickly matters more than speed."""
-    from evensong.spark.places import is_elsewhere
-
-    limit = 64 << 20
-    total = 0
-    for path in paths:
-        if is_elsewhere(path):
-            return False
-        for file in Path(path.removeprefix("file://")).rglob("*"):
-            total += file.stat().st_size if file.is_file() else 0
-            if total > limit:
-                return False
-    return True
 
 
 def plain(found: "Audit") -> dict[str, object]:

@@ -71,6 +71,17 @@ def is_elsewhere(path: str) -> bool:
     return bool(_WILD.search(path)) and not Path(_local(path)).exists()
 
 
+def size_of(paths: Iterable[str]) -> int | None:
+    """Return the bytes of the files at some paths; None if any is elsewhere."""
+    total = 0
+    for path in paths:
+        if is_elsewhere(path):
+            return None
+        files = Path(_local(path)).rglob("*")
+        total += sum(file.stat().st_size for file in files if file.is_file())
+    return total
+
+
 def _local(path: str) -> str:
     return unquote(urlsplit(path).path) if path.startswith("file:") else path
 
