@@ -20,6 +20,7 @@ from evensong.cli import runs
 from evensong.sim.campaign import Done, Task, results
 from evensong.sim.tally import Tally
 from evensong.spark.session import add_spark_options, session_from
+from evensong.spark.settings import SMALL_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,7 @@ def main() -> int:
     spark_s: list[float] = []
     violations = 0
     started = time.perf_counter()
-    with session_from(args, "bench campaign", quick=True) as spark:
+    with session_from(args, "bench campaign", n_bytes=SMALL_BYTES) as spark:
         get_ready(spark)
         ready_s = time.perf_counter() - started
         print(f"Spark was ready after {ready_s:.1f} s; {jobs} cores", flush=True)

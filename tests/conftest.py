@@ -109,8 +109,9 @@ def spark() -> "Iterator[SparkSession]":
     """One session for all tests of a process; commands called in this process use it too."""
     from evensong.spark.gateway import LOG
     from evensong.spark.session import open_session
+    from evensong.spark.settings import TINY
 
-    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    conf = {**TINY, "spark.driver.memory": "1g"}
     session = open_session("tests", master="local[2]", conf=conf, quick=True)
     yield session
     session.stop()

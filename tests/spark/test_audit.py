@@ -13,6 +13,8 @@ from evensong.cli.main import main
 from evensong.errors import BadTrace
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
+from evensong.spark.properties import PROPERTIES, Finding
+from evensong.spark.settings import TINY
 from evensong.trace.columns import parquet_options
 from evensong.trace.parquet import write_trace
 from tests.sim.history_language import history
@@ -177,3 +179,42 @@ def test_bad_input_is_one_sentence(
     assert capsys.readouterr().err.strip().splitlines() == [
         f"evensong: {tmp_path}: has no trace in it: neither spool-… nor run_id=…"
     ]
+
+
+def test_verdicts_come_in_the_order_of_the_catalogue_and_each_is_told_of(
+    spark: SparkSession, trace: Path
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    found = run_audit(spark, [str(trace)], told=lambda *step: told.append(step))
+    assert [one.property for one in found.verdicts] == list(PROPERTIES)
+    assert sorted(name for name, _, _ in told) == sorted(PROPERTIES)
+    assert [at for _, at, _ in told] == list(range(len(PROPERTIES)))
+
+
+@pytest.mark.parametrize("name", ["EVS1.2", "G1"])
+def test_a_property_that_cannot_be_judged_ends_the_audit(
+    name: str, spark: SparkSession, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> Finding:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(PROPERTIES, name, PROPERTIES[name]._replace(judge=fail))
+    with pytest.raises(ZeroDivisionError):
+        run_audit(spark, [str(trace)], ["EVS1.2", "G1"])
+
+
+def test_plans_for_tiny_data_come_to_what_those_for_large_data_do(
+    spark: SparkSession, trace: Path
+) -> None:
+    write_trace(history(BAD), trace, "bad")
+    tiny = run_audit(spark, [str(trace)]).verdicts
+    ours = {name: value for name, value in TINY.items() if name != "spark.buffer.pageSize"}
+    for name in ours:
+        spark.conf.unset(name)
+    try:
+        large = run_audit(spark, [str(trace)]).verdicts
+    finally:
+        for name, value in ours.items():
+            spark.conf.set(name, value)
+    assert [one._replace(took_ms=0) for one in tiny] == [one._replace(took_ms=0) for one in large]
+    assert any(one.status == "fail" for one in large)

@@ -1,13 +1,15 @@
 """Where traces lie: what is found, converted, refused, before Spark reads a row."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from evensong.errors import BadTrace
-from evensong.spark.places import _elsewhere, find_places, is_elsewhere
+from evensong.spark.places import _elsewhere, find_places, is_elsewhere, size_of
+from evensong.spark.reading import read_places
 from evensong.trace.parquet import read_run, write_trace
 from tests.daemon.test_spool import begin, lives, play, rows
 from tests.sim.history_language import history
@@ -120,3 +122,17 @@ def test_an_address_that_cannot_be_read_is_told_with_the_reason(
 )
 def test_what_is_not_of_this_machine_is_left_to_spark(path: str, elsewhere: bool) -> None:
     assert is_elsewhere(path) is elsewhere
+
+
+def test_what_lies_here_has_a_size(tmp_path: Path) -> None:
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "part").write_bytes(bytes(100))
+    assert size_of([str(tmp_path), f"file://{tmp_path}"]) == 200
+    assert size_of([str(tmp_path), "hdfs://there/trace"]) is None
+
+
+def test_tiny_traces_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "one")
+    trace = read_places(spark, find_places(spark, [str(tmp_path / "trace")], tmp_path).places)
+    shutil.rmtree(tmp_path / "trace")
+    assert [table.count() for table in trace] == [1, 1, 3]

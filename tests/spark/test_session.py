@@ -45,7 +45,7 @@ def test_a_session_is_as_it_was_asked_for(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[2]"
     assert spark.sparkContext.uiWebUrl is None
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
 
 

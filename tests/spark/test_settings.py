@@ -4,7 +4,17 @@ from pathlib import Path
 import pytest
 
 from evensong.spark import settings as module
-from evensong.spark.settings import driver_memory, is_on_loopback, local_cores, settings
+from evensong.spark.settings import (
+    SMALL_BYTES,
+    TINY,
+    TINY_BYTES,
+    driver_memory,
+    for_tiny,
+    is_on_loopback,
+    is_small,
+    local_cores,
+    settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +71,18 @@ def test_partitions_fit_the_cores() -> None:
     assert settings("a", "local[3]", quick=True, given={})["spark.sql.shuffle.partitions"] == "3"
     assert settings("a", "local[3]", quick=False, given={})["spark.sql.shuffle.partitions"] == "12"
     assert "spark.sql.shuffle.partitions" not in settings("a", "yarn", quick=False, given={})
+
+
+def test_only_tiny_data_here_are_computed_without_compiling_plans() -> None:
+    assert for_tiny(TINY_BYTES, "local[2]") == TINY
+    assert for_tiny(TINY_BYTES + 1, "local[2]") == {}
+    assert for_tiny(None, "local[2]") == {}
+    assert for_tiny(1, "spark://host:7077") == {}
+
+
+def test_only_small_data_start_quickly() -> None:
+    sizes = (0, SMALL_BYTES, SMALL_BYTES + 1, None)
+    assert [is_small(size) for size in sizes] == [True, True, False, False]
 
 
 def test_what_is_given_wins() -> None:

@@ -4,8 +4,6 @@ import argparse
 import json
 import sys
 import tempfile
-from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +15,6 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.progress import Progress
-from evensong.errors import BadTrace
 from evensong.spark.session import add_spark_options, check_pyspark, session_from
 
 if TYPE_CHECKING:
@@ -67,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
     check_pyspark()
     from evensong.spark.auditing import SCRATCH, run_audit
-    from evensong.spark.places import check_paths
+    from evensong.spark.places import check_paths, size_of
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
@@ -79,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     properties: list[str] | None = args.properties
     total = len(properties or PROPERTIES)
     with (
-        session_from(args, "evensong audit", quick=is_small(args.paths)) as spark,
+        session_from(args, "evensong audit", n_bytes=size_of(args.paths)) as spark,
         Progress("audit", total) as progress,
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
     ):
@@ -104,23 +101,6 @@ def run(args: argparse.Namespace) -> int:
     if report is not None:
         write_report(args.report, report)  # last: the verdicts are told, whatever becomes of it
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
-
-
-def is_small(paths: list[str]) -> bool:
-    """Whether all of it is here and so little that starting quickly matters more than speed."""
-    from evensong.spark.places import is_elsewhere, local_paths
-
-    limit = 64 << 20
-    total = 0
-    for path in paths:
-        if is_elsewhere(path):
-            return False
-        with suppress(BadTrace):  # whoever reads it says so
-            for file in chain.from_iterable(place.rglob("*") for place in local_paths(path)):
-                total += file.stat().st_size if file.is_file() else 0
-                if total > limit:
-                    return False
-    return True
 
 
 def plain(found: "Audit") -> dict[str, object]:

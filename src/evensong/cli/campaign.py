@@ -23,6 +23,7 @@ from evensong.cli.progress import Progress
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.sim.tally import Failure, Tally, statuses_of
 from evensong.spark.session import add_spark_options, session_from
+from evensong.spark.settings import SMALL_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +124,8 @@ def _traces(text: str) -> int | str:
 def run(args: argparse.Namespace) -> int:
     """Do the runs that are not done yet, and tell what all of them came to."""
     started = time.monotonic()
-    with session_from(args, "evensong campaign", quick=True) as spark:
+    # What comes back of runs is small, however many there are.
+    with session_from(args, "evensong campaign", n_bytes=SMALL_BYTES) as spark:
         # Imported here: these need PySpark, and the session says it best if that is missing.
         from evensong.spark.campaign.plan import Campaign
 

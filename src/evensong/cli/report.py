@@ -5,7 +5,6 @@ import json
 import tempfile
 from pathlib import Path
 
-from evensong.cli.audit import is_small
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
 from evensong.cli.progress import Progress
 from evensong.spark.session import add_spark_options, check_pyspark, session_from
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the page; exit with 1 if it shows a broken promise."""
     check_pyspark()
     from evensong.spark.auditing import SCRATCH, run_audit
-    from evensong.spark.places import check_paths, is_elsewhere
+    from evensong.spark.places import check_paths, is_elsewhere, size_of
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import STEPS, check_page, report_of, source_of, write_report
     from evensong.trace.judge import BROKEN
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     tables = ["--tables", args.tables] if args.tables else []
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (
-        session_from(args, "evensong report", quick=is_small(args.paths)) as spark,
+        session_from(args, "evensong report", n_bytes=size_of(args.paths)) as spark,
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
         Progress("report", len(PROPERTIES) + STEPS) as progress,
     ):

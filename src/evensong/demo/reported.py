@@ -10,6 +10,7 @@ from evensong.spark.auditing import SCRATCH, run_audit
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.reporting import STEPS, report_of, source_of, write_report
 from evensong.spark.session import session
+from evensong.spark.settings import TINY
 from evensong.trace.judge import BROKEN
 
 
@@ -38,7 +39,7 @@ def report_on(directory: Path, page: Path, told: Callable[[int, int], None]) -> 
         told(min(done, total), total)
 
     with (
-        session("evensong demo", quick=True) as spark,
+        session("evensong demo", conf=TINY, quick=True) as spark,
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
     ):
         found = run_audit(spark, [str(directory)], told=advance, scratch=Path(scratch))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -111,6 +112,18 @@ def _alternatives(path: str) -> list[str]:
         return [path]
     before, after = path[: braces.start()], path[braces.end() :]
     return [one for word in braces[1].split(",") for one in _alternatives(f"{before}{word}{after}")]
+
+
+def size_of(paths: Iterable[str]) -> int | None:
+    """Return the bytes of the files at some paths; None if any is elsewhere."""
+    total = 0
+    for path in paths:
+        if is_elsewhere(path):
+            return None
+        with suppress(BadTrace):  # whoever reads it says so
+            files = chain.from_iterable(place.rglob("*") for place in local_paths(path))
+            total += sum(file.stat().st_size for file in files if file.is_file())
+    return total
 
 
 def _directories(path: Path) -> list[Directory]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from evensong.spark.session import is_tiny
 from evensong.trace.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -55,9 +56,16 @@ def schema_of(table: str, *, wide: str = "bigint") -> str:
 
 
 def read_places(spark: "SparkSession", places: "Sequence[Place]") -> Trace:
-    """Read what lies at some places, all of it as one trace."""
+    """Read what lies at some places, all of it as one trace.
+
+    A session for tiny data reads it here and now, and keeps it: opening files once more for each
+    question takes longer than to answer it.
+    """
     with _listing_here(spark):
-        return Trace(*(_read(spark, places, table) for table in ("deliveries", "sends", "events")))
+        tables = [_read(spark, places, table) for table in ("deliveries", "sends", "events")]
+    if is_tiny(spark):
+        tables = [table.localCheckpoint() for table in tables]
+    return Trace(*tables)
 
 
 @contextmanager

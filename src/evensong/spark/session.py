@@ -17,7 +17,14 @@ from evensong.errors import BadRequest, SparkFailed, SparkUnavailable
 from evensong.spark import cluster, executors, gateway, interrupts
 from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
-from evensong.spark.settings import is_on_loopback, local_cores, settings
+from evensong.spark.settings import (
+    IS_TINY,
+    for_tiny,
+    is_on_loopback,
+    is_small,
+    local_cores,
+    settings,
+)
 from evensong.spark.trouble import MORE_HERE, MORE_THERE, cause_of, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
@@ -74,6 +81,11 @@ def running_session() -> "SparkSession | None":
     if SparkContext._active_spark_context is None:
         return None
     return session_class.builder.getOrCreate()
+
+
+def is_tiny(spark: "SparkSession") -> bool:
+    """Whether a session was opened for data that fit into it many times."""
+    return spark.conf.get(IS_TINY, "false") == "true"
 
 
 @contextmanager
@@ -143,13 +155,14 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def session_from(
-    args: argparse.Namespace, app: str, *, quick: bool = False
+    args: argparse.Namespace, app: str, *, n_bytes: int | None = None
 ) -> Iterator["SparkSession"]:
-    """Open the session that the options of a command ask for."""
-    conf: dict[str, str] = dict(args.conf)
+    """Open the session that the options of a command ask for, fit for so many bytes of traces."""
+    given: dict[str, str] = dict(args.conf)
+    conf = for_tiny(n_bytes, args.master or given.get("spark.master", DEFAULT_MASTER)) | given
     if args.driver_memory:
         conf["spark.driver.memory"] = args.driver_memory
-    with session(app, master=args.master, conf=conf, quick=quick) as spark:
+    with session(app, master=args.master, conf=conf, quick=is_small(n_bytes)) as spark:
         yield spark
 
 

@@ -18,8 +18,38 @@ MEMORY_MOST_MIB: Final = 8192  # an audit of 80 million deliveries is content wi
 PARTITIONS_PER_CORE: Final = 4  # small enough to fit in memory, large enough to keep tasks few
 CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
-# Short work ends before the second compiler pays, and before a second thread for garbage does.
-QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+IS_TINY: Final = "spark.evensong.tiny"  # by which a session tells what it was opened for
+TINY_BYTES: Final = 8 << 20  # of traces: up to a million rows
+SMALL_BYTES: Final = 64 << 20
+
+# Short work ends before the second compiler pays, and before a second thread for garbage does. With
+# one compiler Java would make do with little room for code, and throw away what it needs again; and
+# it would collect all garbage each time that there are a few megabytes of classes more.
+QUICK: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:MetaspaceSize=512m",
+    "-XX:NewSize=384m",
+)
+# On tiny data most of the time goes into plans, and into Java code that is generated for each one,
+# compiled, and run for a few rows. So plans are interpreted, have one part instead of several, and
+# are not looked over once more for what only pays on large data.
+TINY: Final = {
+    IS_TINY: "true",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Every sort and every table of hashes takes a page, and by default one of 64 MB.
+    "spark.buffer.pageSize": "1m",
+}
 
 
 def local_cores(master: str) -> int | None:
@@ -66,6 +96,17 @@ def java_options(*, quick: bool, more: Sequence[str] = ()) -> str:
 def log_configuration() -> Path:
     """Return the file that says what Spark writes into its log."""
     return Path(str(files("evensong.spark") / "log4j2.properties"))
+
+
+def is_small(n_bytes: int | None) -> bool:
+    """Whether a quick start matters more than speed; of None it is not known."""
+    return n_bytes is not None and n_bytes <= SMALL_BYTES
+
+
+def for_tiny(n_bytes: int | None, master: str) -> dict[str, str]:
+    """Return what helps with tiny data on this machine: nothing if there is more, or elsewhere."""
+    is_tiny = n_bytes is not None and n_bytes <= TINY_BYTES
+    return dict(TINY) if is_tiny and local_cores(master) is not None else {}
 
 
 def settings(

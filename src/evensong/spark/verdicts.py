@@ -5,14 +5,17 @@ that it is about is vacuous: that proves nothing. Where messages were not record
 about messages is inconclusive.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evensong.spark.properties import OF_CONFIGURATIONS, PROPERTIES, Finding, Property
+from evensong.spark.properties import OF_CONFIGURATIONS, OF_GROUPS, PROPERTIES, Finding, Property
+from evensong.spark.session import is_tiny
 from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
@@ -51,12 +54,41 @@ def judge_all(
     chosen = [PROPERTIES[name] for name in property_ids or PROPERTIES]
     runs = sorted({life.run_id for life in history.known_lives})
     bare = {life.run_id for life in history.known_lives if life.is_bare}
-    verdicts = []
-    for number, one in enumerate(chosen):
-        if told is not None:
-            told(one.id, number, len(chosen))
-        verdicts += judge(history, one, runs, bare)
-    return verdicts
+    begun = 0
+    telling = threading.Lock()
+
+    def judge_one(one: Property) -> list[Verdict]:
+        nonlocal begun
+        with telling:
+            if told is not None:
+                told(one.id, begun, len(chosen))
+            begun += 1
+        return judge(history, one, runs, bare)
+
+    if is_tiny(history.spark):
+        found = _in_two_lanes(history, judge_one, chosen)
+    else:
+        found = [judge_one(one) for one in chosen]
+    return [verdict for verdicts in found for verdict in verdicts]
+
+
+def _in_two_lanes(
+    history: "History", judge_one: Callable[[Property], list[Verdict]], chosen: list[Property]
+) -> list[list[Verdict]]:
+    """Judge what is about groups beside everything else: while one is planned, the other runs.
+
+    Large data keep all cores busy as it is, and want their memory for one question at a time.
+    """
+    _ = history.spans  # what the lanes share must be there before; nothing else is
+    with ThreadPoolExecutor(1) as ring, ThreadPoolExecutor(1) as groups:
+        lanes = [groups if one.id in OF_GROUPS else ring for one in chosen]
+        found = [lane.submit(judge_one, one) for lane, one in zip(lanes, chosen, strict=True)]
+        try:
+            return [one.result() for one in found]
+        except BaseException:
+            for one in found:
+                one.cancel()
+            raise
 
 
 def judge(history: "History", one: Property, runs: list[str], bare: set[str]) -> list[Verdict]:

@@ -1,6 +1,7 @@
 """The tables of measurements as the plain values that a report is made of."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from evensong.report.model import (
@@ -16,6 +17,7 @@ from evensong.report.model import (
     Timing,
     Verdict,
 )
+from evensong.spark.session import is_tiny
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -36,14 +38,22 @@ def runs(
     lives = tables["lives"].collect()
     everybody = sorted({*(row.run_id for row in lives), *verdicts}, key=_natural)
     shown = sorted(everybody, key=lambda name: _rank(verdicts.get(name, ())))[:most]
-    rows: dict[str, dict[str, list[Row]]] = {}
-    for name, table in tables.items():
+
+    def rows_of(name: str) -> "dict[str, list[Row]]":
+        table = tables[name]
         chosen = table if len(shown) == len(everybody) else table.where(table.run_id.isin(shown))
         by_run: dict[str, list[Row]] = {}
         for row in lives if name == "lives" else chosen.collect():
             by_run.setdefault(row.run_id, []).append(row)
-        rows[name] = by_run
-        advance()
+        return by_run
+
+    rows: dict[str, dict[str, list[Row]]] = {}
+    # Of tiny data, one table is computed while another is planned; what they share is kept.
+    lanes = 2 if is_tiny(tables["lives"].sparkSession) else 1
+    with ThreadPoolExecutor(lanes) as pool:
+        for name, by_run in zip(tables, pool.map(rows_of, tables), strict=True):
+            rows[name] = by_run
+            advance()
     found = [
         _run(name, {table: by_run.get(name, []) for table, by_run in rows.items()}, verdicts)
         for name in sorted(shown, key=_natural)

@@ -10,7 +10,7 @@ from evensong.spark.properties import deliveries, membership, timing
 from evensong.spark.properties.finding import Finding, Property
 from evensong.spark.properties.groups import GROUPS
 
-__all__ = ["OF_CONFIGURATIONS", "PROPERTIES", "Finding", "Property"]
+__all__ = ["OF_CONFIGURATIONS", "OF_GROUPS", "PROPERTIES", "Finding", "Property"]
 
 RING: Final = (
     Property(
@@ -185,5 +185,8 @@ RING: Final = (
 
 # What can be judged where only configurations were recorded.
 OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
+
+# What is judged by what clients were told.
+OF_GROUPS: Final = tuple(one.id for one in GROUPS)
 
 PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in (*RING, *GROUPS)}
