@@ -14,6 +14,7 @@ from evensong.errors import BadTrace
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
 from evensong.spark.properties import PROPERTIES, Finding
+from evensong.spark.settings import IS_TINY, TINY
 from evensong.trace.columns import parquet_options
 from evensong.trace.parquet import write_trace
 from tests.sim.history_language import history
@@ -200,3 +201,23 @@ def test_a_property_that_cannot_be_judged_ends_the_audit(
     monkeypatch.setitem(PROPERTIES, name, PROPERTIES[name]._replace(judge=fail))
     with pytest.raises(ZeroDivisionError):
         run_audit(spark, [str(trace)], ["EVS1.2", "G1"])
+
+
+def test_plans_for_tiny_data_come_to_what_those_for_large_data_do(
+    spark: SparkSession, trace: Path
+) -> None:
+    write_trace(history(BAD), trace, "bad")
+    judged = ["EVS1.3", "EVS4", "TG", "G1"]
+    tiny = run_audit(spark, [str(trace)], judged).verdicts
+    ours = {name: value for name, value in TINY.items() if name.startswith("spark.sql.")}
+    try:
+        for name in ours:
+            spark.conf.unset(name)
+        spark.conf.set(IS_TINY, "false")
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        large = run_audit(spark, [str(trace)], judged).verdicts
+    finally:
+        for name, value in {**ours, IS_TINY: "true"}.items():
+            spark.conf.set(name, value)
+    assert [one._replace(took_ms=0) for one in tiny] == [one._replace(took_ms=0) for one in large]
+    assert any(one.status == "fail" for one in large)
