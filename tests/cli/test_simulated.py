@@ -58,7 +58,8 @@ def test_json_has_the_figures_and_the_files_are_there(
     assert result["messages"] > 500
     assert result["deliveries"] > 3 * result["messages"]
     assert result["messages_per_second"] > 1_000
-    assert set(result["properties"].values()) == {"pass"}
+    not_passed = {name: was for name, was in result["properties"].items() if was != "pass"}
+    assert not_passed == {"LV-3": "vacuous"}  # nothing has to be formed in the calm at its end
     assert 5 < result["detection_ms"] < 20
     assert 5 < result["recovery_ms"] < 40
     members = [view["members"] for view in result["views"]]

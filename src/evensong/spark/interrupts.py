@@ -12,19 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+LOGS: Final = ("", "py4j.clientserver", "py4j.java_gateway")  # in which the bridge speaks of it
 OF_THE_BRIDGE: Final = "KeyboardInterrupt while sending command."
 
 
 @contextmanager
 def as_before() -> Iterator[None]:
     """Have Ctrl-C do afterwards what it did before, and nobody write a stack meanwhile."""
-    root = logging.getLogger()
-    root.addFilter(_is_worth_a_line)
+    logs = [logging.getLogger(name) for name in LOGS]
+    for log in logs:
+        log.addFilter(_is_worth_a_line)
     answer = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        root.removeFilter(_is_worth_a_line)
+        for log in logs:
+            log.removeFilter(_is_worth_a_line)
         if _is_ours_to_set():
             signal.signal(signal.SIGINT, answer)
 
@@ -40,4 +43,7 @@ def _is_ours_to_set() -> bool:
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    return record.msg != OF_THE_BRIDGE
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return record.msg != OF_THE_BRIDGE and error is None

@@ -249,6 +249,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
 def _listed(spark: "SparkSession", path: str, pattern: str) -> list[str]:
     """Return the full names of what a pattern matches."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     jvm = spark.sparkContext._jvm
     context = spark.sparkContext._jsc
@@ -257,7 +258,7 @@ def _listed(spark: "SparkSession", path: str, pattern: str) -> list[str]:
     try:
         wanted = jvm.org.apache.hadoop.fs.Path(pattern)
         found = wanted.getFileSystem(context.hadoopConfiguration()).globStatus(wanted)
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise BadTrace(f"{path}: cannot be read: {file_trouble(error)}") from error
     return [str(status.getPath().toString()) for status in found or ()]
 

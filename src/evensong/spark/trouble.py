@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
 JAVA_NAME: Final = re.compile(r"^(?:Caused by: )?((?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (.*))?$")
 PYTHON_NAME: Final = re.compile(
@@ -89,9 +90,10 @@ def sentence_of(
     return f"Spark failed: {cause_of(str(error))}"
 
 
-def file_trouble(error: "Py4JJavaError") -> str:
+def file_trouble(error: "Py4JJavaError | PySparkException") -> str:
     """Return why a file system cannot be used, and what helps if something simple does."""
-    cause = cause_of(str(error.java_exception.toString()))
+    thrown = getattr(error, "java_exception", None)  # not there if PySpark has a class for it
+    cause = cause_of(str(thrown.toString() if thrown is not None else error))
     if any(word in cause for word in NO_FILE_SYSTEM):
         return (
             f"this Spark has no classes for such addresses ({cause}); --conf "

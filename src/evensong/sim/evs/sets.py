@@ -233,6 +233,9 @@ def submitted_delivered(reading: Reading) -> Finding:
     ids = reading.units.ids
     for one in reading.lives:
         own = (one.node, one.life.incarnation)
+        if not one.life.ended and own not in reading.submitted:
+            found.unknown += 1  # its end would have told
+            continue
         count = reading.submitted.get(own, 0)
         if not count or one.life.ended in ("fail", "stop", "lost"):
             continue

@@ -17,14 +17,17 @@ def settles(reading: Reading) -> Finding:
     """LV-2, TM3: in time after the last disturbance, whoever lives is in its final configuration.
 
     Who saw the end of the run while it formed another one is late if the time is over, and unknown
-    if it is not.
+    if it is not; so is who has no end.
     """
     found = Finding("LV-2")
     limits = reading.limits
     if limits.settle_us is None:
         return found
     for one in reading.lives:
-        if one.life.ended != "quiesce" or not one.spans:
+        if not one.spans or one.life.ended not in ("quiesce", ""):
+            continue
+        if not one.life.ended:
+            found.unknown += 1  # it may have gone on
             continue
         found.checked += 1
         installed_us, end_us, is_settled = _final(one)

@@ -244,6 +244,7 @@ def submitted_delivered(history: "History") -> Finding:
     """
     coms = history.sound_coms
     asked = history.lives.where("ended = 'quiesce' and submitted > 0")
+    untold = counted(history.all_lives.where("ended = ''"), "0", "1")
     sent = history.evidence.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
     own = sent.selectExpr(*LIFE, "n_sends - n_missing as n").union(
         history.row_findings.where(f"property = '{OWN}'").select(*LIFE, "n_checked")
@@ -261,7 +262,7 @@ def submitted_delivered(history: "History") -> Finding:
     final = sent.where("stays").join(asked.select(*LIFE), list(LIFE), "left_semi")
     owed = counted(final.join(others, list(COM)), "n_sends * n_others")
     return Finding(
-        summed(counted(asked, "submitted"), owed, row_counts(history, "LV-1")),
+        summed(counted(asked, "submitted"), untold, owed, row_counts(history, "LV-1")),
         lacking.union(row_violations(history, "LV-1")),
     )
 

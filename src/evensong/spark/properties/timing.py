@@ -102,7 +102,7 @@ def settles(history: "History") -> Finding:
     """LV-2, TM3: in time after the last disturbance, whoever lives is in its final configuration.
 
     Who saw the end of the run while it formed another one is late if the time is over, and unknown
-    if it is not. Only a run with one clock tells such a limit.
+    if it is not; so is who has no end. Only a run with one clock tells such a limit.
     """
     limits = history.limits.where("settle_us is not null").select("run_id", "settle_us", "last_us")
     if limits.isEmpty():
@@ -123,12 +123,16 @@ def settles(history: "History") -> Finding:
             F.max("t_us").alias("end_us"),
         )
         .where("conf_pseq is not null")
-        .join(history.lives.where("ended = 'quiesce'").select(*LIFE), list(LIFE), "left_semi")
+        .join(history.lives.where("ended in ('quiesce', '')").select(*LIFE, "ended"), list(LIFE))
     )
-    judged = ends.withColumn(
-        "is_settled",
-        F.expr("conf_kind <> 'transitional' and coalesce(forming_pseq < conf_pseq, true)"),
-    ).withColumn("took", F.expr("if(is_settled, t_us, end_us) - last_us"))
+    judged = (
+        ends.where("ended = 'quiesce'")
+        .withColumn(
+            "is_settled",
+            F.expr("conf_kind <> 'transitional' and coalesce(forming_pseq < conf_pseq, true)"),
+        )
+        .withColumn("took", F.expr("if(is_settled, t_us, end_us) - last_us"))
+    )
     text = (
         "concat(name, ' ', if(is_settled, concat('installs its final ', conf_id),"
         " 'has not settled'), ' ', took, ' us after the last fault, ', settle_us, ' are allowed')"
@@ -136,7 +140,9 @@ def settles(history: "History") -> Finding:
     )
     late = named(history, judged.where("took > settle_us"))
     unknown = "if(not is_settled and took <= settle_us, 1, 0)"
-    return Finding(summed(counted(judged, "1", unknown)), late.selectExpr(*LIFE, "conf_id", text))
+    without_end = counted(ends.where("ended = ''"), "0", "1")
+    counts = summed(counted(judged, "1", unknown), without_end)
+    return Finding(counts, late.selectExpr(*LIFE, "conf_id", text))
 
 
 def leaves_states(history: "History") -> Finding:
