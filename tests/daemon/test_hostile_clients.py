@@ -3,7 +3,9 @@
 import itertools
 import os
 import select
+import signal
 import socket
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -115,6 +117,8 @@ def test_a_client_that_does_not_stop_is_not_read_and_loses_nothing(tmp_path: Pat
                 wire.encode_send(1, encode_whole(loud.member.session, no, 0, 0, [MESSAGE]))
                 for no in range(1, 401)
             ]
+            cluster.signal(2, signal.SIGSTOP)  # the ring stands still for a moment
+            threading.Timer(0.1, cluster.signal, [2, signal.SIGCONT]).start()
             loud.say(b"".join(frames))  # 12 MB, whatever it is told
             assert anna.hear_messages(400) == [MESSAGE] * 400
             loud.say(wire.encode_bye())
