@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import socket
-import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -19,7 +18,7 @@ from evensong.daemon.connection import READ_BYTES
 from evensong.daemon.sessions import CONNECTIONS_MAX, TURN_READS, WISHES_MAX, Access, Sessions
 from evensong.errors import MalformedFrame
 from evensong.ipc import wire
-from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Refused, Slow, Throttled, Why
+from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Frame, Refused, Slow, Throttled, Why
 from evensong.ipc.splitter import HEAD, HEAD_SIZE, Splitter
 from tests.daemon.crowd import kill_in_the_middle_of_a_send
 from tests.daemon.local import LocalCluster, wait_for
@@ -102,6 +101,10 @@ def test_a_client_that_is_stuck_at_half_its_queue_is_dropped(tmp_path: Path) -> 
             assert (farewell.why, farewell.text) == (Why.SLOW, "takes nothing")
 
 
+def is_throttle(frame: Frame) -> bool:
+    return wire.decode_told(frame) == Throttled(is_on=True)
+
+
 def test_a_client_that_does_not_stop_is_not_read_and_loses_nothing(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 2, extra='testing = true\nmessage_max = "64KiB"') as cluster:
         cluster.start()
@@ -117,9 +120,11 @@ def test_a_client_that_does_not_stop_is_not_read_and_loses_nothing(tmp_path: Pat
                 wire.encode_send(1, encode_whole(loud.member.session, no, 0, 0, [MESSAGE]))
                 for no in range(1, 401)
             ]
-            cluster.signal(2, signal.SIGSTOP)  # the ring stands still for a moment
-            threading.Timer(0.1, cluster.signal, [2, signal.SIGCONT]).start()
-            loud.say(b"".join(frames))  # 12 MB, whatever it is told
+            cluster.signal(2, signal.SIGSTOP)  # the ring stands still until it is told
+            while not any(is_throttle(frame) for frame in loud.waiting):
+                loud.say(frames.pop(0))
+            cluster.signal(2, signal.SIGCONT)
+            loud.say(b"".join(frames))  # 12 MB in all, whatever it is told
             assert anna.hear_messages(400) == [MESSAGE] * 400
             loud.say(wire.encode_bye())
             told = loud.hear_all()

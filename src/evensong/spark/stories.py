@@ -12,28 +12,14 @@ from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.report.model import Story
 from evensong.sim.history import Event, Life
 from evensong.trace.assembly import ENDS
+from evensong.trace.rows import TELLING
 from evensong.why import Change, explain, story
 from evensong.why.records import Account, from_life
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-COLUMNS: Final = (
-    "run_id",
-    "node",
-    "incarnation",
-    "pseq",
-    "pos",
-    "t_us",
-    "etype",
-    "conf_no",
-    "conf_id",
-    "conf_kind",
-    "prev_conf_id",
-    "members",
-    "cause",
-    "aux",
-)
+COLUMNS: Final = ("run_id", "node", *TELLING)
 
 
 def stories(events: "DataFrame", runs: Sequence[str]) -> dict[str, dict[str, Story]]:
