@@ -1,6 +1,7 @@
 """A running daemon under hostile datagrams: `make hostile` throws a million, `make test` a part."""
 
 import signal
+import socket
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -9,7 +10,9 @@ import pytest
 
 from evensong.core.ids import RingId
 from evensong.core.totem import wire
+from evensong.daemon.datagrams import SEGMENT, UDP_SEGMENT
 from evensong.daemon.keys import read_key
+from evensong.daemon.sockets import SOL_UDP, can
 from tests.daemon.hostile import Attacker, Life
 from tests.daemon.local import LocalCluster, wait_for
 
@@ -158,3 +161,32 @@ def test_what_was_said_before_is_no_news_to_a_daemon_that_was_not_there(tmp_path
         siege.carry_traffic()
         cluster.wait_until_quiet(siege.members)
         cluster.check_history()
+
+
+def test_tiny_datagrams_that_come_together_are_refused_one_by_one(tmp_path: Path) -> None:
+    """A whole burst of them may be shorter than what every datagram of ours begins with."""
+    with (
+        LocalCluster(tmp_path, 2, timeouts=TIMEOUTS) as cluster,
+        closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as attacker,
+    ):
+        cluster.start([1])
+        cluster.wait_for_ring([1])
+        victim = (cluster.hosts[0], cluster.ports[0])
+        is_segmenting = can(attacker, UDP_SEGMENT, 0)
+        thrown = 0
+        for size in (1, 2, 5, 13):
+            for length in (2 * size, 2 * size + 1, 3 * size - 1, 3 * size):
+                segment = [(SOL_UDP, UDP_SEGMENT, SEGMENT.pack(size))]
+                burst = bytes(length)
+                if is_segmenting:
+                    attacker.sendmsg([burst], segment, 0, victim)
+                for at in range(0, length, size):
+                    attacker.sendto(burst[at : at + size], victim)
+                thrown += -(-length // size) * (1 + is_segmenting)
+
+        def are_counted() -> bool:
+            refused = cluster.status(1)["refused"]
+            assert isinstance(refused, dict)
+            return sum(refused.values()) == thrown
+
+        wait_for("all to be refused", are_counted)

@@ -14,7 +14,7 @@ from typing import Final, final
 
 from evensong.core.ids import ProcessorId
 from evensong.daemon.burst import BURST_MAX, Burst
-from evensong.daemon.seal import NAME_OF, PIECES_AT, unpack_counter
+from evensong.daemon.seal import NAME_OF, pieces_of, unpack_counter
 from evensong.daemon.settings import DATAGRAM_MAX, Address, Multicast
 from evensong.daemon.sockets import (
     SOL_UDP,
@@ -219,7 +219,7 @@ class Datagrams:
                 continue
             left -= length // size
             shorter = length % size  # the last one, which may be
-            if shorter and merged[PIECES_AT] == 1:
+            if shorter and pieces_of(merged) == 1:
                 yield Burst(merged[:-shorter], size)
                 yield Burst(merged[-shorter:], shorter)
             else:
@@ -302,7 +302,7 @@ def _kin(datagram: bytes) -> tuple[int, bytes]:
     They are pieces of one frame, or else of one life and one length.
     """
     name = NAME_OF(datagram)
-    if len(datagram) <= PIECES_AT or datagram[PIECES_AT] == 1:
+    if pieces_of(datagram) == 1:
         return -len(datagram), name
     counter, _, piece, _ = unpack_counter(datagram, len(name))
     return counter - piece, name

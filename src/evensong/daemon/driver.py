@@ -44,7 +44,7 @@ from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
 from evensong.daemon.outbox import Feed, Outbox, marked
 from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
-from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer
+from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer, pieces_of
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
@@ -224,7 +224,7 @@ class Driver:
         self._opener.begin_turn()
         for burst in self._drained():
             data, size = burst
-            if size < len(data) and data[PIECES_AT] > 1:
+            if size < len(data) and pieces_of(data) > 1:
                 frames = self._opened_long(burst)
             elif size < len(data) and (run := self._opener.open_burst(burst)) is not None:
                 kinds = {*map(getitem, run.buffers, run.starts)}
@@ -286,7 +286,7 @@ class Driver:
         frames: list[bytes] = []
         opener = self._opener
         for datagram in burst.split():
-            is_piece = len(datagram) > PIECES_AT and datagram[PIECES_AT] > 1
+            is_piece = pieces_of(datagram) > 1
             try:
                 frame = opener.open_piece(datagram) if is_piece else opener.open(datagram)
             except Refused as refused:

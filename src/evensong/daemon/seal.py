@@ -56,6 +56,11 @@ PIECE_AT: Final = HEAD_SIZE - 2  # of a datagram: which piece it is,
 PIECES_AT: Final = HEAD_SIZE - 1  # and of how many
 
 
+def pieces_of(datagram: bytes) -> int:
+    """Return how many pieces there are of the frame in it; 1 if it is too short to say."""
+    return datagram[PIECES_AT] if len(datagram) > PIECES_AT else 1
+
+
 class Key(NamedTuple):
     """A cluster key and the short name by which envelopes refer to it."""
 
