@@ -2,6 +2,7 @@
 
 import struct
 from collections import OrderedDict
+from functools import lru_cache
 from operator import add, getitem, itemgetter
 from typing import Final, final
 
@@ -41,10 +42,9 @@ FRAME_AT: Final = HEAD_SIZE + WHO_AT + WHO_SIZE  # what a frame says after who s
 WHO_OF: Final = itemgetter(slice(WHO_AT, WHO_AT + WHO_SIZE))  # of a frame
 WHOLE: Final = 1  # piece 0 of 1, read as one number
 NUMBERS: Final = bytes(range(PIECES_MAX))
-# What tells pieces of two lives or two frames apart, byte by byte: boot and counter.
-TELLING: Final = range(NAME_SIZE - 8, NAME_SIZE + 6)
-LOW: Final = struct.Struct("!H")  # the end of a counter
-LOWS: Final = b"".join(map(LOW.pack, range(2**16)))
+NUMBER: Final = struct.Struct("!Q")  # a counter, as it follows the name of a life
+COUNTED: Final = NAME_SIZE + NUMBER.size
+pack_number: Final = NUMBER.pack
 WHO: Final = slice(NAME.size - LIFE.size, NAME.size - 8)  # transmitter and incarnation
 
 
@@ -241,12 +241,11 @@ class Opener:
         count = -(-len(data) // size)
         if piece or pieces != count or count > PIECES_MAX or first <= life.highest:
             return None
-        if data[PIECE_AT::size] != NUMBERS[:count]:
+        if data[PIECE_AT::size] != NUMBERS[:count] or len(data) - size * (count - 1) < HEAD_SIZE:
             return None
         if life.aead is None and not _is_one_frame(data, size, first, count):
             return None  # where nothing is sealed, only this tells
-        room = size - HEAD_SIZE
-        body = b"".join([data[at : at + room] for at in range(HEAD_SIZE, len(data), size)])
+        body = b"".join(_bodies(size, count, len(data)).unpack(data))
         frame = _long(life, body, first, length, data[:HEAD_SIZE])
         if frame is None:
             return None
@@ -351,14 +350,16 @@ class Opener:
 
 def _is_one_frame(data: bytes, size: int, first: int, count: int) -> bool:
     """Whether all pieces say that they are of one life and one frame."""
-    low = first & 0xFFFF
-    lows = LOWS[2 * low : 2 * (low + count)]
-    return (
-        len(lows) == 2 * count
-        and data[NAME_SIZE + 6 :: size] == lows[::2]
-        and data[NAME_SIZE + 7 :: size] == lows[1::2]
-        and all(data[at::size] == data[at : at + 1] * count for at in TELLING)
-    )
+    said = [data[at : at + COUNTED] for at in range(0, len(data), size)]
+    return said == [*map(data[:NAME_SIZE].__add__, map(pack_number, range(first, first + count)))]
+
+
+@lru_cache(maxsize=256)  # rows are of a few lengths, over and over
+def _bodies(size: int, count: int, length: int) -> struct.Struct:
+    """Return what takes from so many bytes of pieces what each carries."""
+    last = length - size * (count - 1)
+    whole = f"{HEAD_SIZE}x{size - HEAD_SIZE}s"
+    return struct.Struct(whole * (count - 1) + f"{HEAD_SIZE}x{last - HEAD_SIZE}s")
 
 
 def _long(life: _Life, body: bytes, first: int, length: int, header: bytes) -> bytes | None:

@@ -17,6 +17,7 @@ docs/wire.md draws it.
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, repeat
 from operator import add, itemgetter
@@ -155,9 +156,17 @@ class Sealer:
         headers = [*map(self.name.__add__, said)]
         if self._aead is not None:
             frame = self._aead.encrypt(pack_nonce(first), frame, headers[0])
-        bodies = [frame[at : at + room] for at in range(0, len(frame), room)]
+        bodies = _cut(room, len(frame)).unpack(frame)
         return Burst(b"".join(chain.from_iterable(zip(headers, bodies, strict=True))), size)
 
     def long_max(self, size: int, pieces: int) -> int:
         """How long a frame may be that so many datagrams of this size carry."""
         return pieces * (size - HEAD_SIZE) - (self.overhead - HEAD_SIZE)
+
+
+@lru_cache(maxsize=256)  # rows are of a few lengths, over and over
+def _cut(room: int, length: int) -> struct.Struct:
+    """Return what cuts so many bytes into pieces of at most `room`."""
+    return struct.Struct(
+        f"{room}s" * (length // room) + (f"{length % room}s" if length % room else "")
+    )
