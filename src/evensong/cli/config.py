@@ -90,9 +90,9 @@ def _check(path: Path, *, as_json: bool) -> int:
 
 def problems(checked: "Settings") -> list[str]:
     """Look at what the settings name: keys, the group of clients, state directory, record."""
+    from evensong.daemon.credentials import gid_of
     from evensong.daemon.keys import read_keys
     from evensong.daemon.main import read_record
-    from evensong.daemon.sessions import gid_of
 
     found: list[str] = []
     try:

@@ -119,6 +119,10 @@ class Node(Core):
         self._effects.clear()
         return effects
 
+    def has_effects(self) -> bool:
+        """Whether there are effects to drain."""
+        return bool(self._effects)
+
     def pairs(self) -> set[tuple[str, str]]:
         """Return which events met which states of the engine."""
         return self.engine.pairs()

@@ -3,7 +3,8 @@
 One thread, one loop: datagrams first, then timers. The core's effects are performed in order, so
 what follows a `Persist` is sent after the disk has it. Data is handed over before the tokens that
 overtook it, Joins and the like after them [SRP §4]. What the node tells its sessions is handed over
-when a turn's effects have been performed: the ring goes before its clients.
+when a turn's effects have been performed and transmitted: the ring goes before its clients, except
+for a message by itself.
 """
 
 import time
@@ -18,7 +19,6 @@ from evensong.core.effects import (
     Deliver,
     Halt,
     Install,
-    Outgoing,
     Packet,
     Part,
     Persist,
@@ -37,16 +37,16 @@ from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
 from evensong.core.totem.parameters import Parameters
-from evensong.daemon.burst import Burst, burst_of, bursts
+from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
 from evensong.daemon.outbox import Feed, Outbox, marked
-from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
 from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer, pieces_of
-from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
+from evensong.daemon.transmitter import Transmitter
 from evensong.daemon.watch import Watch
 
 RECV_DRAIN_MAX: Final = 1_024  # datagrams read before a token among them is handed over
@@ -81,6 +81,10 @@ class Timed(Protocol):
 
 def _ignore_events(_events: list[SessionEvent]) -> None:
     """Do nothing: there are no sessions."""
+
+
+def _ignore_time(_now: int) -> None:
+    """Do nothing: nobody is told anything."""
 
 
 def _ignore_frame(_frame: bytes) -> None:
@@ -144,6 +148,7 @@ class Driver:
             self.outbox,
         )
         self.tell: Tell = _ignore_events
+        self.write_few: Chore = _ignore_time
         self.watch: Final = Watch()
         self.lag: Final = Lag(parameters.token_loss)
         self.configuration: Configuration | None = None
@@ -163,7 +168,8 @@ class Driver:
         self.turn_ends: Final[list[Chore]] = []  # told when all of a turn is done
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
-        self._sealer = sealer
+        datagram_size = parameters.datagram_max + OVERHEAD
+        self._transmitter: Final = Transmitter(sealer, datagrams, datagram_size)
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
@@ -173,8 +179,6 @@ class Driver:
         self._hear_deliver: Final = _those_who_want(Listener.deliver, hearing)
         self._hear_visit: Final = _those_who_want(Listener.visit, hearing)
         self._listeners: Final = hearing
-        self._row_size: Final = RowSize()
-        self._datagram_size: Final = parameters.datagram_max + OVERHEAD
         self._leave_grace_us: Final = 2 * parameters.token_loss
         self._leave_by = NEVER
         self._chores_at = clock()
@@ -191,7 +195,8 @@ class Driver:
         core.start(clock())
         self.perform()
         while not self.how:
-            due = min(core.deadline(), self._leave_by, self._chores_at, lag.turn_by())
+            core_due = core.deadline()
+            due = min(core_due, self._leave_by, self._chores_at, lag.turn_by())
             for timed in self.timed:
                 due = min(due, timed.deadline)
             ready = watch.wait(due - clock())
@@ -200,7 +205,8 @@ class Driver:
             watch.dispatch(ready)
             self.outbox.refill()
             now = clock()
-            if now >= core.deadline() and not self.how:
+            # A timer that was started meanwhile is not due yet: the deadline of before tells.
+            if now >= core_due and now >= core.deadline() and not self.how:
                 for told in self.expiring:
                     told(now)
                 core.expire(now)
@@ -233,7 +239,7 @@ class Driver:
                     continue
                 if kinds == ONLY_REGULAR:
                     if wire.is_repair(run.buffers[0], run.starts[0]):
-                        self._row_size.repaired(clock())
+                        self._transmitter.row_size.repaired(clock())
                     runs.append(run)
                     continue
                 frames = run.frames()
@@ -245,7 +251,7 @@ class Driver:
                     regulars.append(frame)
                 elif kind == wire.REGULAR:
                     if wire.is_repair(frame):
-                        self._row_size.repaired(clock())
+                        self._transmitter.row_size.repaired(clock())
                     regulars.append(frame)
                 elif kind in TOKENS:
                     tokens.append(frame)
@@ -253,15 +259,17 @@ class Driver:
                     self.aside(frame)
                 else:
                     others.append(frame)
-        self._hand_over(runs, regulars)
-        self._hand_over((), tokens)
-        self._hand_over((), others)
+        if runs or regulars:
+            self._hand_over(runs, regulars)
+        if tokens:
+            self._hand_over((), tokens)
+        if others:
+            self._hand_over((), others)
 
     def _hand_over(self, runs: Sequence[Run], frames: Sequence[bytes]) -> None:
-        if self.how or not (runs or frames):
-            return
-        self.core.receive_all(runs, frames, clock())
-        self.perform()
+        if not self.how:
+            self.core.receive_all(runs, frames, clock())
+            self.perform()
 
     def _opened_long(self, burst: Burst) -> list[bytes]:
         """Return the frames of peers in it, most likely one that was cut into these pieces."""
@@ -301,7 +309,7 @@ class Driver:
     def _drained(self) -> Iterable[Burst]:
         drained = self._datagrams.drain(RECV_DRAIN_MAX)
         if self._datagrams.is_echoing():
-            mine = self._sealer.name
+            mine = self._transmitter.sealer.name
             return (burst for burst in drained if not burst.data.startswith(mine))
         return drained
 
@@ -327,29 +335,40 @@ class Driver:
     # What the core asks for
 
     def perform(self) -> None:
-        """Perform the node's effects, then tell its sessions what is to be told.
+        """Perform the node's effects, and tell its sessions what is to be told.
 
-        Broadcasts go together, in one burst behind the token: the next processor works while this
-        one sends. To the others it looks like a network that lets tokens overtake, and it is as
-        safe.
+        The ring goes before its clients, but for a message by itself: whoever sent it waits for it,
+        and the ring waits no longer than a write or two take.
         """
+        before = self.delivered
         self._perform_effects()
         events = self.core.drain_events()
-        while events:
+        if events and self.delivered - before == 1:
+            self.tell(events)
+            self.write_few(clock())
+            events = self.core.drain_events()
+        self._transmit()
+        while events or self.core.has_effects():
             self.tell(events)  # it may hang up on a session, and so have something to send
             self._perform_effects()
+            self._transmit()
             events = self.core.drain_events()
 
+    def _transmit(self) -> None:
+        self._transmitter.flush(clock())
+        self.core.groups.queue.width = self._transmitter.width()
+
     def _perform_effects(self) -> None:
+        """Perform effects in order; what goes to the others waits until it is transmitted."""
         now = clock()
-        burst: list[bytes | Outgoing] = []
+        transmitter = self._transmitter
         for effect in self.core.drain():
             if isinstance(effect, Broadcast):
-                burst.append(effect.datagram)
+                transmitter.broadcast(effect.datagram)
             elif isinstance(effect, Sent):
                 self.sent += len(effect.packets)
                 if effect.outgoing is not None:
-                    burst.append(effect.outgoing)
+                    transmitter.broadcast(effect.outgoing)
                 for hear_send in self._hear_send:
                     hear_send(effect, now)
             elif isinstance(effect, Deliver):
@@ -357,10 +376,10 @@ class Driver:
                 for hear_deliver in self._hear_deliver:
                     hear_deliver(effect, now)
             elif isinstance(effect, Unicast):
-                self._datagrams.unicast(effect.to, self._sealer.seal(effect.datagram))
+                transmitter.unicast(effect)
             elif isinstance(effect, TokenVisit):
                 if effect.resent:
-                    self._row_size.repaired(now)
+                    transmitter.row_size.repaired(now)
                 for hear_visit in self._hear_visit:
                     hear_visit(effect, now)
             elif isinstance(effect, SafeLine):
@@ -373,41 +392,15 @@ class Driver:
                 for listener in self._listeners:
                     listener.install(effect.configuration, now)
             elif isinstance(effect, Persist):
-                self._flush(burst)
+                transmitter.flush(now)
                 if not self._persist(effect.record):
                     return
             elif isinstance(effect, Halt):
-                self._flush(burst)
+                transmitter.flush(now)
                 self._end("fail", effect.reason)
                 return
             else:
                 assert_never(effect)
-        self._flush(burst)
-
-    def _flush(self, burst: list[bytes | Outgoing]) -> None:
-        """Broadcast it: new messages in rows, the rest frame by frame."""
-        if not burst:
-            return
-        sealer, datagrams = self._sealer, self._datagrams
-        row_max = self._row_size.look(clock())
-        self.core.groups.queue.width = WIDTH if row_max == ROW_MAX else 1
-        size = self._datagram_size
-        frames: list[bytes] = []
-        for one in burst:
-            if isinstance(one, bytes):
-                frames.append(one)
-            elif row_max == 1:
-                frames += one.datagrams()
-            else:
-                for row in one.rows(row_max, sealer.long_max(size, burst_of(size))):
-                    datagrams.broadcast(sealer.seal_long(row, size))
-        for frame in frames:
-            if len(frame) + sealer.overhead > size:
-                datagrams.broadcast(sealer.seal_long(frame, size))
-        frames = [frame for frame in frames if len(frame) + sealer.overhead <= size]
-        for alike in bursts(frames, sealer.overhead, datagrams.burst_max(), DATAGRAM_MAX):
-            datagrams.broadcast(sealer.seal_burst(alike))
-        burst.clear()
 
     def _count(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -461,11 +454,11 @@ class Driver:
 
     def seal(self, frame: bytes) -> bytes:
         """Seal a frame as this life's next datagram."""
-        return self._sealer.seal(frame)
+        return self._transmitter.sealer.seal(frame)
 
     def overhead(self) -> int:
         """How many bytes sealing adds to a frame."""
-        return self._sealer.overhead
+        return self._transmitter.sealer.overhead
 
     def lives(self) -> dict[tuple[ProcessorId, int, int], int]:
         """Return how far each life that was heard has counted: id, incarnation, boot."""
@@ -482,11 +475,11 @@ class Driver:
         """Seal with the first of these and accept them all from now on."""
         self._opener.accept_keys(keys)
         key = keys[0] if keys else None
-        if key != self._sealer.key:
+        if key != self._transmitter.sealer.key:
             sealer = Sealer(cluster, key, *self.life)
             # A key that comes back meets none of its nonces again: the counter only ever rises.
-            sealer.counter = self._sealer.counter
-            self._sealer = sealer
+            sealer.counter = self._transmitter.sealer.counter
+            self._transmitter.sealer = sealer
 
     def counts(self) -> Counts:
         """Return how many packets went which way, but for what daemons tell each other."""

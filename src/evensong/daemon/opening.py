@@ -170,7 +170,9 @@ class Opener:
 
     def open(self, datagram: bytes) -> bytes:
         """Return the frame inside, or raise `Refused`; a piece of a frame is refused."""
-        size = self._checked_size(datagram)
+        size = len(datagram)
+        if not HEAD_SIZE <= size <= self._size_max:
+            self._checked_size(datagram)
         name = datagram[:NAME_SIZE]
         counter, length, piece, pieces = unpack_counter(datagram, NAME_SIZE)
         life = self._lives.get(name) or self._meet(name, size - HEAD_SIZE - length)

@@ -7,10 +7,7 @@ much is not read. A frame is laid out once for all clients: destinations have on
 them, and each is told what a number means before the first frame that needs it.
 """
 
-import grp
-import os
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -36,10 +33,11 @@ from evensong.core.ids import NO_RING
 from evensong.core.timer import NEVER
 from evensong.daemon.connection import Connection
 from evensong.daemon.control import EXHAUSTED, NOTHING, Answer
+from evensong.daemon.credentials import gid_of, is_allowed, peer_of
 from evensong.daemon.driver import Driver, clock
-from evensong.daemon.local_socket import KEEP, listen
+from evensong.daemon.local_socket import listen
 from evensong.daemon.watch import READ
-from evensong.errors import CannotStart, MalformedFrame
+from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import (
     CLIENT_SOCKET,
@@ -64,6 +62,7 @@ from evensong.ipc.frames import (
 WISHES: Final = (JOIN, LEAVE)
 CONNECTIONS_MAX: Final = 256
 WINDOW: Final = 4 * 2**20  # bytes, or what may wait for a client if that is less
+FEW: Final = 2  # clients that are written to before the ring is served
 TURN_READS: Final = 4  # clients that are read in one turn
 THROTTLED_BYTES: Final = 131_072  # that a client may send before it knows that it should not
 WISHES_MAX: Final = 16  # joins and leaves of one client that are under way
@@ -74,9 +73,6 @@ LINGER_US: Final = 5_000_000  # how long a client may take to hear that it is dr
 SILENT_US: Final = 10_000_000  # how long a connection may stay that does not say who it is
 NUMBERS: Final = 4_096  # destinations that have a number at one time
 LINES_MAX: Final = 10  # of the log, between two times that connections are tended
-PEER: Final = struct.Struct("iII")  # pid, uid, gid
-SO_PEERGROUPS: Final = 59  # Linux; the module does not name it
-GROUPS_BYTES: Final = 4 * 65_536
 
 
 class Access(NamedTuple):
@@ -134,6 +130,7 @@ class Sessions:
         driver.watch.add(self._listening.fileno(), self._on_connection)
         driver.tell = self.tell
         driver.turn_ends.append(self.end_turn)
+        driver.write_few = self.write_few
         driver.timed.append(self)
         driver.chores.append(self.tend)
 
@@ -150,10 +147,8 @@ class Sessions:
         stream.setblocking(False)
         # The larger, the less often daemon and client take turns; the kernel may allow less.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._window // 8)
-        pid, uid, gid = PEER.unpack(
-            stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
-        )
-        if not self._is_allowed(stream, uid, gid):
+        pid, uid = peer_of(stream)
+        if not is_allowed(stream, self._gid):
             self._turn_away(stream, Why.NOT_ALLOWED, "another user's process")
             self._drop(f"process {pid} of user {uid}", "another user's process")
         elif len(self._connections) >= CONNECTIONS_MAX:
@@ -163,17 +158,6 @@ class Sessions:
             watch, now = self._driver.watch, clock()
             made = Connection(stream, watch, self, (pid, uid), self.queued_max, self._window, now)
             self._connections[made] = None
-
-    def _is_allowed(self, stream: socket.socket, uid: int, gid: int) -> bool:
-        if uid in (0, os.geteuid()):
-            return True
-        if self._gid == KEEP:
-            return False
-        try:
-            packed = stream.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
-        except OSError:
-            packed = b""  # an older kernel does not tell
-        return self._gid in (gid, *struct.unpack(f"{len(packed) // 4}I", packed))
 
     def _turn_away(self, stream: socket.socket, why: Why, text: str) -> None:
         with stream:
@@ -194,7 +178,6 @@ class Sessions:
 
     def _read_passed_over(self) -> None:
         """Begin a turn with those who had none: epoll always names the same ones first."""
-        self._reads_left = TURN_READS
         for connection in list(self._passed_over)[:TURN_READS]:
             del self._passed_over[connection]
             connection.read()
@@ -446,8 +429,12 @@ class Sessions:
 
     def end_turn(self, now: int) -> None:
         """Hand the turn's requests to the node, and write what clients are told."""
-        self._go_on()
-        self._read_passed_over()
+        if self._waiting:
+            self._go_on()
+        self._asked_since = 0
+        self._reads_left = TURN_READS
+        if self._passed_over:
+            self._read_passed_over()
         while self._has_asked or self._to_flush:
             if self._has_asked:
                 self._hand_over(now)
@@ -455,6 +442,13 @@ class Sessions:
                 connection, _ = self._to_flush.popitem()
                 connection.flush(now)  # it may be found to be gone
         self.deadline = now if self._waiting else NEVER
+
+    def write_few(self, now: int) -> None:
+        """Write what clients are told before the turn ends, if they are few."""
+        if len(self._to_flush) <= FEW:
+            while self._to_flush:
+                connection, _ = self._to_flush.popitem()
+                connection.flush(now)
 
     def _hand_over(self, now: int) -> None:
         self._has_asked = False
@@ -582,13 +576,3 @@ def _config(event: Reconfigured) -> bytes:
     return wire.encode_config(
         event.conf_id, event.members, primary=event.primary, transitional=event.transitional
     )
-
-
-def gid_of(group: str) -> int:
-    """Return the id of a group of users; `KEEP` if none is named."""
-    if not group:
-        return KEEP
-    try:
-        return grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise CannotStart(f"client_group: there is no group {group}") from None

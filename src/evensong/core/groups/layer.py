@@ -535,6 +535,8 @@ class Groups:
 
     def drain(self) -> list[SessionEvent]:
         """Return the session events since the last drain, in order."""
+        if not self._events:
+            return []
         events = self._events[:]
         self._events.clear()
         return events

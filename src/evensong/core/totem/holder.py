@@ -201,8 +201,9 @@ class TokenHolder:
         ring = self.ring
         requests_came = bool(token.rtr)
         resent = self._resend_requested(token) if requests_came else 0
+        backlog = self._backlog() if recovery is None else 0
         if recovery is None:
-            sent, weight = self._broadcast_new(token, resent)
+            sent, weight = self._broadcast_new(token, backlog, resent) if backlog else (0, 0)
         else:
             sent = weight = self._broadcast_old(token, recovery, resent)
         ring.acknowledge(token)
@@ -211,7 +212,7 @@ class TokenHolder:
         ring.request_missing(token)
         if recovery is None:
             is_complete = False
-            backlog = self._backlog()
+            backlog = self._backlog() if sent else backlog
         else:
             is_complete = recovery.count_visit(token, ring.buffer.aru)
             backlog = len(recovery.retrans_queue)
@@ -244,9 +245,9 @@ class TokenHolder:
         self.effects.extend(repairs)
         return len(repairs)
 
-    def _broadcast_new(self, token: RegularToken, resent: int) -> tuple[int, int]:
+    def _broadcast_new(self, token: RegularToken, backlog: int, resent: int) -> tuple[int, int]:
         """Broadcast what the source has; return how many messages, and what they weigh."""
-        allowed = self.ring.new_max(token, self._backlog(), resent)
+        allowed = self.ring.new_max(token, backlog, resent)
         if not allowed:
             return 0, 0
         packets = self.source.pull(allowed)

@@ -32,7 +32,7 @@ decode_regular: Final = wire.decode_regular
 class SingleRing(Core):
     """One processor on a ring."""
 
-    __slots__ = ("_due", "_effects", "halted", "machine", "parts")
+    __slots__ = ("_due", "_effects", "_pause_us", "halted", "machine", "parts")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class SingleRing(Core):
         self.parts: Final = Parts()
         self.halted = False
         self._due = NEVER  # the deadline that the driver was told last
+        self._pause_us: Final = parameters.token_loss // 2  # to be later than this is a pause
 
     def start(self, now: int) -> None:
         """Install a ring of one, above every ring id used before, and look for others."""
@@ -64,9 +65,14 @@ class SingleRing(Core):
 
     def receive(self, datagram: bytes, now: int) -> None:
         """Take in a datagram; drop it, with a reason counted, if anything about it is wrong."""
-        if not self.halted:
+        if self.halted:
+            return
+        if now - self._due > self._pause_us:
             self._notice_pause(now)
-            self._receive_or_drop(datagram, now)
+        try:
+            self._receive(datagram, now)
+        except MalformedFrame as malformed:
+            self.machine.drop(malformed.reason)
 
     def receive_run(self, run: Run, now: int) -> None:
         """Take in datagrams that came together; messages of one sender are taken in at once."""
@@ -79,8 +85,7 @@ class SingleRing(Core):
             machine.deliver_stored()
             return
         for datagram in run.frames():
-            if not self.halted:
-                self._receive_or_drop(datagram, now)
+            self.receive(datagram, now)
 
     def _receive_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> None:
         machine = self.machine
@@ -90,12 +95,6 @@ class SingleRing(Core):
             for seq in range(row.first_seq, row.last_seq + 1):
                 machine.on_regular(row.at(seq), transmitter, now)
         machine.deliver_stored()
-
-    def _receive_or_drop(self, datagram: bytes, now: int) -> None:
-        try:
-            self._receive(datagram, now)
-        except MalformedFrame as malformed:
-            self.machine.drop(malformed.reason)
 
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
@@ -133,6 +132,8 @@ class SingleRing(Core):
 
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain."""
+        if not self._effects:
+            return []  # an idle ring is asked often
         effects = self._effects.copy()
         self._effects.clear()
         return effects
@@ -199,7 +200,7 @@ class SingleRing(Core):
 
     def _notice_pause(self, now: int) -> None:
         """See whether the driver comes much later than it was told to."""
-        if now - self._due > self.machine.parameters.token_loss // 2:
+        if now - self._due > self._pause_us:
             self.machine.on_pause(now)
             self.deadline()
 
