@@ -353,4 +353,26 @@ ORDERING_MUTANTS: Final = (
         UNIT + "test_ordering.py::"
         "test_an_idle_token_rests_with_who_sent_last_and_at_first_with_the_representative",
     ),
+    Mutant(
+        "a token rests soon though several send",
+        "ordering.py",
+        "            self.speaker = sender_id\n            self.spoke = 0\n",
+        "            self.speaker = sender_id\n",
+        UNIT + "test_ordering.py::test_the_token_rests_soon_with_who_alone_has_been_sending",
+    ),
+    Mutant(
+        "nobody knows that a sole sender's token rests",
+        "states.py",
+        "self.ring.idle_visits >= self.ring.rests_after() - 1:",
+        "self.ring.idle_visits >= self.parameters.idle_rotations - 1:",
+        UNIT + "test_states_timers.py::test_others_know_that_the_token_of_a_sole_sender_rests_soon",
+    ),
+    Mutant(
+        "a message by itself waits until the ring is served",
+        "../../daemon/driver.py",
+        "if events and self.delivered - before == 1:",
+        "if False and events:",
+        "tests/daemon/test_telling_first.py::"
+        "test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast",
+    ),
 )

@@ -12,7 +12,7 @@ from evensong.core.ids import NO_PROCESSOR, RingId
 from evensong.core.run import run_of
 from evensong.core.totem import wire
 from evensong.core.totem.frames import ENCAP, RETX, RegularToken
-from evensong.core.totem.ordering import Ring, elements, ranges
+from evensong.core.totem.ordering import SOLE_MESSAGES, SOLE_ROTATIONS, Ring, elements, ranges
 from evensong.core.totem.parameters import Parameters
 from tests.core.totem.bench import message, messages, ordered
 
@@ -380,6 +380,19 @@ def test_an_idle_token_rests_with_who_sent_last_and_at_first_with_the_representa
     second.broadcast_new(came, [Packet(Service.AGREED, b"m")])
     assert (first.rests_here(came.seq), second.rests_here(came.seq)) == (False, True)
     assert not second.rests_here(came.seq + 1)  # somebody spoke after me
+
+
+def test_the_token_rests_soon_with_who_alone_has_been_sending() -> None:
+    ring = ring_with(my_id=1)
+    came = token()
+    for _ in range(SOLE_MESSAGES):
+        assert ring.rests_after() == PARAMETERS.idle_rotations
+        ring.broadcast_new(came, [Packet(Service.AGREED, b"m")])
+        ring.deliver_ready()
+    assert ring.rests_after() == SOLE_ROTATIONS
+    ring.buffer.add(came.seq + 1, message(RING_ID, came.seq + 1, 2, b"m"))
+    ring.deliver_ready()
+    assert ring.rests_after() == PARAMETERS.idle_rotations  # somebody else has spoken
 
 
 @given(sets(integers(1, 60)))

@@ -3,6 +3,7 @@
 from evensong.core.effects import Broadcast, Service
 from evensong.core.run import run_of
 from evensong.core.totem import wire
+from evensong.core.totem.ordering import SOLE_MESSAGES, SOLE_ROTATIONS
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
 from tests.core.totem.bench import (
@@ -111,6 +112,17 @@ def test_a_held_token_is_let_go_when_somebody_asks() -> None:
     assert len(tokens(rep.receive(cancel))) == 1
     assert rep.machine.ring.idle_visits == 0
     assert rep.receive(cancel) == []
+
+
+def test_others_know_that_the_token_of_a_sole_sender_rests_soon() -> None:
+    bench = idle_ring()
+    bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
+    bench.take(2, bench[2].submit(b"last"))
+    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
+    assert bench[2].machine.ring.idle_visits == SOLE_ROTATIONS
+    bench.take(3, bench[3].submit(b"now"))
+    assert bench[3].machine.holder.hold_cancelled  # it is not for the hold to end that it waits
+    bench.run_until(lambda: b"now" in bench.payloads(1))
 
 
 def test_a_token_is_not_held_by_who_has_something_to_send() -> None:

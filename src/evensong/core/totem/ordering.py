@@ -46,6 +46,10 @@ unpack_head: Final = HEAD.unpack
 unpack_rest: Final = REST.unpack
 unpack_parts: Final = PARTS.unpack_from
 PAYLOAD_OF: Final = itemgetter(1)  # of a packet
+# Who has sent so many messages in a row is likely to send the next one: the token of an idle ring
+# rests there soon. It goes round longer, and is nearer to everybody, while several send.
+SOLE_MESSAGES: Final = 8
+SOLE_ROTATIONS: Final = 3  # by then what was safe is known to be, everywhere
 SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
 
@@ -90,6 +94,8 @@ class Ring:
         "ring_id",
         "seq_seen",
         "seqs_visited",
+        "speaker",
+        "spoke",
         "stuck_for",
         "stuck_id",
         "stuck_since",
@@ -127,6 +133,8 @@ class Ring:
         self.my_last_seq = 0  # of what I broadcast
         self.seq_seen = -1  # the token's seq when it came last
         self.idle_visits = 0  # visits in a row that found nothing to do
+        self.speaker = NO_PROCESSOR  # who sent what was delivered last,
+        self.spoke = 0  # and how many messages in a row
         self.stuck_id = NO_PROCESSOR  # who holds the aru down, and for how long it has
         self.stuck_for = 0
         self.stuck_since = 0
@@ -221,9 +229,17 @@ class Ring:
             self.idle_visits = 0
             self.seq_seen = seq
 
+    def rests_after(self) -> int:
+        """After how many visits without news the token may rest.
+
+        Every processor comes to the same: nothing is new, so all have delivered the same messages.
+        """
+        usual = self.parameters.idle_rotations
+        return min(SOLE_ROTATIONS, usual) if self.spoke >= SOLE_MESSAGES else usual
+
     def is_idle(self) -> bool:
         """Whether the token may rest."""
-        return self.idle_visits >= self.parameters.idle_rotations
+        return self.idle_visits >= self.rests_after()
 
     def rests_here(self, seq: int) -> bool:
         """Whether an idle token with this seq rests with me: who sent last often sends next.
@@ -392,11 +408,18 @@ class Ring:
                 if last < seq:
                     break  # a safe message that is not safe yet blocks all behind it
             ready.append(kept.cut(seq, last))
+            self._note_speaker(kept.sender_id, last - seq + 1)
             seq = last + 1
         if not ready:
             return []
         self.high_delivered = seq - 1
         return [Deliver(self.ring_id, ready, self.my_safe, after_gap=False)]
+
+    def _note_speaker(self, sender_id: ProcessorId, messages: int) -> None:
+        if sender_id != self.speaker:
+            self.speaker = sender_id
+            self.spoke = 0
+        self.spoke += messages
 
     def message(self, seq: int) -> RegularMessage:
         """Return a message that is here."""

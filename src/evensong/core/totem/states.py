@@ -141,7 +141,7 @@ class StateMachine:
                 self.holder.deliver_alone()
             elif self.holder.held_token is not None:
                 self._release_held_token(now)
-            elif self.ring.idle_visits >= self.parameters.idle_rotations - 1:
+            elif self.ring.idle_visits >= self.ring.rests_after() - 1:
                 self.holder.cancel_hold()
         elif state is State.GATHER or state is State.COMMIT or state is State.RECOVERY:
             pass  # the packets wait at the source until a token comes
