@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -136,3 +138,38 @@ def test_tiny_traces_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
     trace = read_places(spark, find_places(spark, [str(tmp_path / "trace")], tmp_path).places)
     shutil.rmtree(tmp_path / "trace")
     assert [table.count() for table in trace] == [1, 1, 3]
+
+
+def with_null(path: Path, column: str) -> None:
+    """Write a table again as others would: any column may have nulls, and one does."""
+    rows = pq.read_table(path)
+    field = rows.schema.get_field_index(column)
+    emptied = pa.array([None, *rows.column(column).to_pylist()[1:]], rows.schema.types[field])
+    nullable = pa.schema([one.with_nullable(True) for one in rows.schema])
+    columns = [emptied if at == field else rows.column(at) for at in range(rows.num_columns)]
+    pq.write_table(pa.table(columns, schema=nullable), path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("deliveries", "sender_inc"), ("sends", "pos"), ("events", "etype")]
+)
+def test_a_column_with_nulls_where_none_may_be_is_refused_by_name(
+    table: str, column: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    damaged = run / "node=1" / f"{table}-0000.parquet"
+    with_null(damaged, column)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert found.refused == [f"{damaged}: column {column} has nulls"]
+    with pytest.raises(BadTrace, match=rf"trace: {table} have nulls in column {column}"):
+        _elsewhere(spark, f"file:{tmp_path}/trace")
+
+
+def test_a_table_that_others_wrote_again_without_nulls_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    sends = run / "node=1" / "sends-0000.parquet"
+    with_null(sends, "dest_no")  # which may be null
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert (len(found.places), found.refused) == (1, [])

@@ -27,6 +27,7 @@ from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
     from pyspark.sql import SparkSession
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -199,6 +200,7 @@ def _look_at_file(path: Path, table: str) -> bool:
         with parquet.ParquetFile(path) as file:
             written = file.schema_arrow
             metadata = file.metadata
+            emptied = _with_nulls(file, table)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
     types = {field.name: field.type for field in written}
@@ -209,6 +211,8 @@ def _look_at_file(path: Path, table: str) -> bool:
             raise BadTrace(f"{path}: has no column {field.name}")
         if types[field.name] != field.type:
             raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
+    if emptied:
+        raise BadTrace(f"{path}: column {emptied[0]} has nulls")
     if not metadata.num_row_groups:
         return False
     columns = metadata.row_group(0)
@@ -217,6 +221,23 @@ def _look_at_file(path: Path, table: str) -> bool:
         columns.column(at).path_in_schema in wide and columns.column(at).has_dictionary_page
         for at in range(columns.num_columns)
     )
+
+
+def _with_nulls(file: "ParquetFile", table: str) -> list[str]:
+    """Return the columns with nulls in them where none may be.
+
+    Ours are written so that there is no room for one; of others the columns are read.
+    """
+    written = file.schema_arrow
+    doubtful = [
+        name
+        for name, _, may_be_null in COLUMNS[table]
+        if not may_be_null and name in written.names and written.field(name).nullable
+    ]
+    found: set[str] = set()
+    for batch in file.iter_batches(columns=doubtful) if doubtful else ():
+        found.update(name for name in doubtful if batch.column(name).null_count)
+    return sorted(found)
 
 
 def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
@@ -267,10 +288,17 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
     """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet").option(AS_NAMED, "false")
-        names = set(read.parquet(*place.folders).columns)
+        rows = read.parquet(*place.folders)
+        names = set(rows.columns)
         for name, _, _ in COLUMNS[table]:
             if name not in names and name not in LATER:
                 raise BadTrace(f"{place.base}: {table} have no column {name}")
+        # Files say in their footers how many nulls a column has, so few are read for this.
+        whole = [name for name, _, may_be_null in COLUMNS[table] if not may_be_null]
+        emptied = rows.where(" or ".join(f"`{name}` is null" for name in whole)).first()
+        if emptied is not None:
+            column = next(name for name in whole if emptied[name] is None)
+            raise BadTrace(f"{place.base}: {table} have nulls in column {column}")
     return True  # nobody looked at how it is encoded: then the way that is always right
 
 
