@@ -204,6 +204,44 @@ except SparkFailed as failure:
     assert "the Java process of Spark was killed" in done.stdout
 
 
+DIES_EARLY = """
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from evensong.errors import SparkUnavailable
+from evensong.spark.session import session
+
+def killing(step, gateway_of):
+    def kill_first(*args, **kwargs):
+        process = gateway_of(kwargs).proc
+        process.kill()
+        process.wait()
+        return step(*args, **kwargs)
+    return kill_first
+
+{patch}
+try:
+    with session("apart", master="local[1]", quick=True):
+        pass
+except SparkUnavailable as failure:
+    print(failure)
+"""
+BEFORE_THE_CONTEXT = (
+    "SparkContext._ensure_initialized = killing(SparkContext._ensure_initialized, lambda given: "
+    'given.get("gateway") or SparkContext._gateway)'
+)
+AFTER_THE_CONTEXT = (
+    "SparkSession.__init__ = killing(SparkSession.__init__, lambda _: SparkContext._gateway)"
+)
+
+
+@pytest.mark.parametrize("patch", [BEFORE_THE_CONTEXT, AFTER_THE_CONTEXT])
+def test_a_java_that_is_killed_while_spark_starts_is_told(patch: str, tmp_path: Path) -> None:
+    done = run_apart(DIES_EARLY.replace("{patch}", patch), TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Spark does not start: the Java process of Spark was killed")
+    assert done.stdout.count("\n") == 1
+
+
 def test_a_java_that_cannot_start_says_why(tmp_path: Path) -> None:
     program = """
 from evensong.errors import SparkUnavailable

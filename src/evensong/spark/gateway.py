@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkUnavailable
-from evensong.spark.trouble import first_words, sentence_of
+from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -66,9 +66,7 @@ LOG: Final = JavaLog()  # a process has one Java process of Spark, and so one lo
 
 def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkContext":
     """Start Spark with these settings, and Java with these variables of the environment."""
-    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
 
     with _environment(variables):
         if not _is_running():
@@ -76,11 +74,19 @@ def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkCont
         conf = SparkConf()
         for key, value in wanted.items():
             conf.set(key, value)
-        try:
-            return SparkContext(conf=conf)
-        except (Py4JError, PySparkException) as error:
-            told = sentence_of(error, LOG.tail(), wanted["spark.driver.memory"])
-            raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
+        return SparkContext(conf=conf)
+
+
+@contextmanager
+def starting(memory: str) -> Iterator[None]:
+    """Say in a sentence what fails in Spark while it starts: Java may go away at any time."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        told = sentence_of(error, LOG.tail(), memory)
+        raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
 
 
 def end() -> None:
@@ -118,7 +124,7 @@ def _launch(wanted: Mapping[str, str]) -> None:
         output = {"stdout": descriptor, "stderr": descriptor}
         gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark has none
     except PySparkException as error:
-        told = first_words(LOG.tail()) or str(error)
+        told = first_words(LOG.tail()) or cause_of(str(error))
         raise SparkUnavailable(f"Java for Spark does not start: {told}") from error
     finally:
         os.close(descriptor)
