@@ -192,6 +192,7 @@ from evensong.errors import SparkFailed
 from evensong.spark.session import session
 try:
     with session("apart", master="local[1]", quick=True) as spark:
+        spark.sparkContext.parallelize([0], 1).map(str).collect()  # PySpark listens to tasks now
         process = SparkContext._gateway.proc
         process.kill()
         process.wait()
@@ -200,7 +201,7 @@ except SparkFailed as failure:
     print(failure)
 """
     done = run_apart(program, TMPDIR=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert "the Java process of Spark was killed" in done.stdout
 
 
@@ -234,7 +235,9 @@ AFTER_THE_CONTEXT = (
 )
 
 
-@pytest.mark.parametrize("patch", [BEFORE_THE_CONTEXT, AFTER_THE_CONTEXT])
+@pytest.mark.parametrize(
+    "patch", [BEFORE_THE_CONTEXT, AFTER_THE_CONTEXT], ids=["before the context", "after it"]
+)
 def test_a_java_that_is_killed_while_spark_starts_is_told(patch: str, tmp_path: Path) -> None:
     done = run_apart(DIES_EARLY.replace("{patch}", patch), TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
