@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkUnavailable
 from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from pyspark import SparkContext
 
 TAIL_BYTES: Final = 1 << 16
@@ -131,13 +130,42 @@ def _launch(wanted: Mapping[str, str]) -> None:
     descriptor = LOG.create()
     try:
         output = {"stdout": descriptor, "stderr": descriptor}
-        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark has none
+        with _all_or_nothing():
+            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark's
     except PySparkException as error:
         told = first_words(LOG.tail()) or cause_of(str(error))
         raise SparkUnavailable(f"Java for Spark does not start: {told}") from error
     finally:
         os.close(descriptor)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _all_or_nothing() -> Iterator[None]:
+    """End the Java process if we stop waiting for it.
+
+    PySpark waits for a file in which Java says how to reach it, and if it is interrupted removes
+    the file's directory. Java, which cannot write it then, would wait for ever.
+    """
+    from pyspark import java_gateway
+
+    begun: list[Popen[bytes]] = []
+
+    def begin(*args: object, **options: object) -> "Popen[bytes]":
+        process: Popen[bytes] = Popen(*args, **options)  # type: ignore[call-overload] # PySpark's
+        begun.append(process)
+        return process
+
+    setattr(java_gateway, "Popen", begin)  # noqa: B010  # no type lets it be set
+    try:
+        yield
+    except BaseException:
+        for process in begun:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        setattr(java_gateway, "Popen", Popen)  # noqa: B010
 
 
 @contextmanager
