@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -88,6 +89,15 @@ def test_a_failure_of_a_function_in_python_comes_out_with_its_cause(spark: Spark
 def test_a_failure_of_ours_comes_out_as_it_is() -> None:
     with pytest.raises(KeyError), session("inner"):
         raise KeyError("ours")
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_breaks_while_an_interrupt_is_answered_is_the_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), session("inner"):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("the connection was in use")  # as when PySpark tidies up
 
 
 def test_the_environment_is_as_before(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkUnavailable
+from evensong.spark.interrupts import is_behind
 from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def starting(memory: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if is_behind(error):
+            raise KeyboardInterrupt from None
         if not is_of_spark(error):
             raise
         told = sentence_of(error, LOG.tail(), memory)

@@ -38,12 +38,20 @@ def make_plain() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def is_behind(error: BaseException | None) -> bool:
+    """Whether an error came about while Ctrl-C was being answered.
+
+    PySpark tidies up with calls to Java, over the connection that has just been broken.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def _is_ours_to_set() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return record.msg != OF_THE_BRIDGE and error is None
+    return record.msg != OF_THE_BRIDGE and not is_behind(error)

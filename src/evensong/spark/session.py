@@ -123,6 +123,8 @@ def _told(spark: "SparkSession") -> Iterator["SparkSession"]:
         memory = context.getConf().get("spark.driver.memory")
         yield spark
     except Exception as error:
+        if interrupts.is_behind(error):
+            raise KeyboardInterrupt from None
         if not is_of_spark(error):
             raise
         if INVALID_CONF in str(error):
