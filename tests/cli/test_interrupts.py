@@ -25,6 +25,18 @@ def java_is_started(mark: Path) -> bool:
     return any(os.path.realpath(program).endswith("/java") for program in programs)
 
 
+def spark_is_starting(mark: Path) -> bool:
+    """Whether Java has begun to start Spark, and has not said yet how to reach it."""
+    return any(b"org.apache.spark.deploy" in command_line(pid) for pid in processes_that_name(mark))
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended meanwhile
+
+
 def work_has_begun(mark: Path) -> bool:
     """Whether Spark is ready, and the audit has begun."""
     return any(mark.glob(f"{SCRATCH}*"))
@@ -35,6 +47,7 @@ def work_has_begun(mark: Path) -> bool:
     ("command", "is_time"),
     [
         (["audit", "{trace}"], java_is_started),
+        (["audit", "{trace}"], spark_is_starting),
         (["audit", "{trace}"], work_has_begun),
         (["report", "{trace}", "--output", "{page}"], work_has_begun),
     ],

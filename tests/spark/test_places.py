@@ -1,9 +1,13 @@
 """Where traces lie: what is found, converted, refused, before Spark reads a row."""
 
+import os
 import re
 import shutil
+from errno import EACCES
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -136,3 +140,106 @@ def test_tiny_traces_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
     trace = read_places(spark, find_places(spark, [str(tmp_path / "trace")], tmp_path).places)
     shutil.rmtree(tmp_path / "trace")
     assert [table.count() for table in trace] == [1, 1, 3]
+
+
+def with_null(path: Path, column: str) -> None:
+    """Write a table again as others would: any column may have nulls, and one does."""
+    rows = pq.read_table(path)
+    field = rows.schema.get_field_index(column)
+    emptied = pa.array([None, *rows.column(column).to_pylist()[1:]], rows.schema.types[field])
+    nullable = pa.schema([one.with_nullable(True) for one in rows.schema])
+    columns = [emptied if at == field else rows.column(at) for at in range(rows.num_columns)]
+    pq.write_table(pa.table(columns, schema=nullable), path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("deliveries", "sender_inc"), ("sends", "pos"), ("events", "etype")]
+)
+def test_a_column_with_nulls_where_none_may_be_is_refused_by_name(
+    table: str, column: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    damaged = run / "node=1" / f"{table}-0000.parquet"
+    with_null(damaged, column)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert found.refused == [f"{damaged}: column {column} has nulls"]
+    with pytest.raises(BadTrace, match=rf"trace: {table} have nulls in column {column}"):
+        _elsewhere(spark, f"file:{tmp_path}/trace")
+
+
+def test_a_table_that_others_wrote_again_without_nulls_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    sends = run / "node=1" / "sends-0000.parquet"
+    with_null(sends, "dest_no")  # which may be null
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert (len(found.places), found.refused) == (1, [])
+
+
+@pytest.mark.parametrize("table", ["deliveries", "sends"])
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_a_service_that_nothing_is_promised_of_is_refused_by_name(
+    table: str, has_statistics: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    path = run / "node=1" / f"{table}-0000.parquet"
+    rows = pq.read_table(path)
+    at = rows.schema.get_field_index("service")
+    basic = rows.set_column(at, rows.schema.field(at), pa.array([0], pa.uint8()))
+    pq.write_table(basic, path, write_statistics=has_statistics)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert found.refused == [f"{path}: service 0 is not one of a ring"]
+    with pytest.raises(BadTrace, match=rf"trace: {table} have service 0, of no ring"):
+        _elsewhere(spark, f"file:{tmp_path}/trace")
+
+
+@pytest.mark.parametrize("run_id", ["", "a%20b", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_run_that_spark_would_call_otherwise_is_refused(
+    run_id: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    renamed = run.rename(run.with_name(f"run_id={run_id}"))
+    found = find_places(spark, [str(tmp_path / "trace")], tmp_path / "scratch")
+    assert (found.places, found.refused) == ([], [f"{renamed}: {run_id!r} cannot name a run"])
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        "node=1/deliveries-0.parquet",
+        "node=1/deliveries-copy.parquet",
+        "node=1/before/sends-0000.parquet",
+        "old/events-0000.parquet",
+    ],
+)
+def test_files_that_spark_would_read_with_a_run_are_refused(
+    stray: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    (run / "_old").mkdir()
+    shutil.copy(run / "node=1" / "sends-0000.parquet", run / "_old")  # which Spark passes over
+    assert find_places(spark, [str(run)], tmp_path / "scratch").refused == []
+    (run / stray).parent.mkdir(exist_ok=True)
+    shutil.copy(run / "node=1" / "sends-0000.parquet", run / stray)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    told = f"{run / stray}: is no part of a trace, and lies among them"
+    assert (found.places, found.refused) == ([], [told])
+
+
+def test_a_directory_that_may_not_be_read_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "y")
+    listed = os.listdir
+
+    def list_or_not(path: Path) -> list[str]:  # as the system does for anybody but root
+        if path == run / "node=1":
+            raise PermissionError(EACCES, os.strerror(EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", list_or_not)
+    found = find_places(spark, [str(tmp_path / "trace")], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("x", 1),)]
+    assert found.refused == [f"{run / 'node=1'}: cannot be read: Permission denied"]

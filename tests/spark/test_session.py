@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -71,9 +72,12 @@ def test_a_session_that_was_running_goes_on_after(spark: SparkSession) -> None:
     assert spark.range(4).count() == 4
 
 
-def test_a_failure_of_spark_comes_out_with_its_cause(spark: SparkSession) -> None:
+def test_a_failure_of_spark_comes_out_with_its_cause_and_is_told_once(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SparkFailed, match="Division by zero"), session("inner"):
         spark.range(1).select(F.lit(1) / F.col("id")).collect()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_failure_of_a_function_in_python_comes_out_with_its_cause(spark: SparkSession) -> None:
@@ -88,6 +92,18 @@ def test_a_failure_of_a_function_in_python_comes_out_with_its_cause(spark: Spark
 def test_a_failure_of_ours_comes_out_as_it_is() -> None:
     with pytest.raises(KeyError), session("inner"):
         raise KeyError("ours")
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_breaks_while_an_interrupt_is_answered_is_the_interrupt() -> None:
+    def tidy_up() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("the connection was in use")  # as it happens to PySpark
+
+    with pytest.raises(KeyboardInterrupt), session("inner"):
+        tidy_up()
 
 
 def test_the_environment_is_as_before(spark: SparkSession) -> None:
@@ -192,6 +208,7 @@ from evensong.errors import SparkFailed
 from evensong.spark.session import session
 try:
     with session("apart", master="local[1]", quick=True) as spark:
+        spark.sparkContext.parallelize([0], 1).map(str).collect()  # PySpark listens to tasks now
         process = SparkContext._gateway.proc
         process.kill()
         process.wait()
@@ -200,8 +217,48 @@ except SparkFailed as failure:
     print(failure)
 """
     done = run_apart(program, TMPDIR=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert "the Java process of Spark was killed" in done.stdout
+
+
+DIES_EARLY = """
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from evensong.errors import SparkUnavailable
+from evensong.spark.session import session
+
+def killing(step, gateway_of):
+    def kill_first(*args, **kwargs):
+        process = gateway_of(kwargs).proc
+        process.kill()
+        process.wait()
+        return step(*args, **kwargs)
+    return kill_first
+
+{patch}
+try:
+    with session("apart", master="local[1]", quick=True):
+        pass
+except SparkUnavailable as failure:
+    print(failure)
+"""
+BEFORE_THE_CONTEXT = (
+    "SparkContext._ensure_initialized = killing(SparkContext._ensure_initialized, lambda given: "
+    'given.get("gateway") or SparkContext._gateway)'
+)
+AFTER_THE_CONTEXT = (
+    "SparkSession.__init__ = killing(SparkSession.__init__, lambda _: SparkContext._gateway)"
+)
+
+
+@pytest.mark.parametrize(
+    "patch", [BEFORE_THE_CONTEXT, AFTER_THE_CONTEXT], ids=["before the context", "after it"]
+)
+def test_a_java_that_is_killed_while_spark_starts_is_told(patch: str, tmp_path: Path) -> None:
+    done = run_apart(DIES_EARLY.replace("{patch}", patch), TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Spark does not start: the Java process of Spark was killed")
+    assert done.stdout.count("\n") == 1
 
 
 def test_a_java_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -219,3 +276,36 @@ except SparkUnavailable as failure:
     assert "does not start" in done.stdout
     assert "heap" in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+def test_without_room_for_java_it_is_not_waited_for(tmp_path: Path) -> None:
+    program = """
+import resource
+from evensong.errors import SparkUnavailable
+from evensong.spark.session import session
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # as on a disk that is nearly full
+try:
+    with session("apart", master="local[1]"):
+        pass
+except SparkUnavailable as failure:
+    print(failure)
+"""
+    done = run_apart(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Java for Spark needs room in {tmp_path}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_java_without_enough_memory_says_so_and_writes_no_stack(tmp_path: Path) -> None:
+    program = """
+from evensong.errors import SparkFailed
+from evensong.spark.session import session
+try:
+    with session("apart", master="local[1]", conf={"spark.driver.memory": "512m"}, quick=True) as s:
+        s.range(1).selectExpr("size(array_repeat(id, 2000000000 - int(id)))").collect()
+except SparkFailed as failure:
+    print(failure)
+"""
+    done = run_apart(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Spark ran out of memory (512m); --driver-memory gives it more")

@@ -5,22 +5,26 @@ a file that nobody hears of unless something fails; then it stays, and the messa
 """
 
 import atexit
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import SparkUnavailable
-from evensong.spark.trouble import first_words, sentence_of
+from evensong.spark.interrupts import is_behind
+from evensong.spark.trouble import cause_of, first_words, is_of_spark, sentence_of
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from pyspark import SparkContext
 
 TAIL_BYTES: Final = 1 << 16
+# PySpark's logs in which it writes what it raises, with all stacks.
+SAY_IT_TWICE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class JavaLog:
@@ -35,6 +39,18 @@ class JavaLog:
         descriptor, name = tempfile.mkstemp(prefix="evensong-spark-", suffix=".log")
         self._path = Path(name)
         atexit.register(self._discard)
+        try:
+            # A Java that cannot write says so to nobody and never ends, and PySpark waits for it.
+            if os.write(descriptor, bytes(TAIL_BYTES)) < TAIL_BYTES:
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except OSError as error:
+            os.close(descriptor)
+            raise SparkUnavailable(
+                f"Java for Spark needs room in {self._path.parent}: {error.strerror}; "
+                "another TMPDIR may have it"
+            ) from error
         return descriptor
 
     def tail(self) -> str:
@@ -66,9 +82,7 @@ LOG: Final = JavaLog()  # a process has one Java process of Spark, and so one lo
 
 def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkContext":
     """Start Spark with these settings, and Java with these variables of the environment."""
-    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
 
     with _environment(variables):
         if not _is_running():
@@ -76,11 +90,32 @@ def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkCont
         conf = SparkConf()
         for key, value in wanted.items():
             conf.set(key, value)
-        try:
-            return SparkContext(conf=conf)
-        except (Py4JError, PySparkException) as error:
-            told = sentence_of(error, LOG.tail(), wanted["spark.driver.memory"])
-            raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
+        context = SparkContext(conf=conf)
+    # It is the first to notice that Java has gone, and would write a stack for it; whoever asks
+    # Java for something next says it in a sentence.
+    server = context._accumulatorServer
+    for name in SAY_IT_TWICE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    setattr(server, "handle_error", _say_nothing)  # noqa: B010  # no type lets a method be set
+    return context
+
+
+def _say_nothing(*_: object) -> None:
+    pass
+
+
+@contextmanager
+def starting(memory: str) -> Iterator[None]:
+    """Say in a sentence what fails in Spark while it starts: Java may go away at any time."""
+    try:
+        yield
+    except Exception as error:
+        if is_behind(error):
+            raise KeyboardInterrupt from None
+        if not is_of_spark(error):
+            raise
+        told = sentence_of(error, LOG.tail(), memory)
+        raise SparkUnavailable(f"Spark does not start: {told}{LOG.keep()}") from error
 
 
 def end() -> None:
@@ -116,13 +151,42 @@ def _launch(wanted: Mapping[str, str]) -> None:
     descriptor = LOG.create()
     try:
         output = {"stdout": descriptor, "stderr": descriptor}
-        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark has none
+        with _all_or_nothing():
+            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call] # PySpark's
     except PySparkException as error:
-        told = first_words(LOG.tail()) or str(error)
+        told = first_words(LOG.tail()) or cause_of(str(error))
         raise SparkUnavailable(f"Java for Spark does not start: {told}") from error
     finally:
         os.close(descriptor)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _all_or_nothing() -> Iterator[None]:
+    """End the Java process if we stop waiting for it.
+
+    PySpark waits for a file in which Java says how to reach it, and if it is interrupted removes
+    the file's directory. Java, which cannot write it then, would wait for ever.
+    """
+    from pyspark import java_gateway
+
+    begun: list[Popen[bytes]] = []
+
+    def begin(*args: object, **options: object) -> "Popen[bytes]":
+        process: Popen[bytes] = Popen(*args, **options)  # type: ignore[call-overload] # PySpark's
+        begun.append(process)
+        return process
+
+    setattr(java_gateway, "Popen", begin)  # noqa: B010  # no type lets it be set
+    try:
+        yield
+    except BaseException:
+        for process in begun:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        setattr(java_gateway, "Popen", Popen)  # noqa: B010
 
 
 @contextmanager

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from typing import Final
 
 LOGS: Final = ("", "py4j.clientserver", "py4j.java_gateway")  # in which the bridge speaks of it
-OF_THE_BRIDGE: Final = "KeyboardInterrupt while sending command."
+# What it says of exceptions that it raises, too.
+OF_THE_BRIDGE: Final = (
+    "KeyboardInterrupt while sending command.",
+    "Exception while sending command.",
+)
 
 
 @contextmanager
@@ -38,12 +42,20 @@ def make_plain() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def is_behind(error: BaseException | None) -> bool:
+    """Whether an error came about while Ctrl-C was being answered.
+
+    PySpark tidies up with calls to Java, over the connection that has just been broken.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def _is_ours_to_set() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return record.msg != OF_THE_BRIDGE and error is None
+    return record.msg not in OF_THE_BRIDGE and not is_behind(error)

@@ -6,6 +6,7 @@ of this machine are looked at before Spark starts to read, so that what is damag
 files elsewhere Spark names the first that it stumbles over.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,15 +24,18 @@ from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
 from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
-from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
+from evensong.trace.schema import COLUMNS, LATER, SERVICE_BY_CODE, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
     from pyspark.sql import SparkSession
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
+NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"  # by which Spark means null
+SERVED: Final = ("deliveries", "sends")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
 
@@ -73,17 +77,28 @@ def find_places(
 @contextmanager
 def _refusing(found: Found) -> Iterator[None]:
     try:
-        yield
+        with _as_bad_trace():
+            yield
     except BadTrace as error:
         found.refused.append(str(error))
+
+
+@contextmanager
+def _as_bad_trace() -> Iterator[None]:
+    """Say of a file or directory that the system does not let us read that it cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise BadTrace(f"{error.filename}: cannot be read: {error.strerror or error}") from error
 
 
 def check_paths(paths: Iterable[str]) -> None:
     """Refuse what is plainly no trace; it takes no Spark, which takes seconds to start."""
     for path in paths:
         if not is_elsewhere(path):
-            for one in local_paths(path):
-                _directories(one)
+            with _as_bad_trace():
+                for one in local_paths(path):
+                    _directories(one)
 
 
 def is_elsewhere(path: str) -> bool:
@@ -180,9 +195,12 @@ def _converted(root: Path, target: Path) -> Path:
 
 def _look_at_run(run: Path) -> tuple[list[int], bool]:
     """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
+    _check_name(run.name.removeprefix("run_id="), str(run))
+    _refuse_strays(run)
     nodes = []
     has_dictionaries = False
     for folder in sorted(run.glob("node=*")):
+        os.listdir(folder)  # which says why it cannot be read; to a pattern it is merely empty
         nodes.append(node_of(folder))
         for table, parts in parts_in(folder).items():
             for part in parts:
@@ -192,6 +210,25 @@ def _look_at_run(run: Path) -> tuple[list[int], bool]:
     return nodes, has_dictionaries
 
 
+def _check_name(run_id: str, place: str) -> None:
+    """Refuse a run that Spark would know by another name than everybody else."""
+    if not run_id or "%" in run_id or run_id == NO_NAME:
+        raise BadTrace(f"{place}: {run_id!r} cannot name a run")
+
+
+def _refuse_strays(run: Path) -> None:
+    """Refuse files in a run that are no parts of it and that Spark would read with them."""
+    os.listdir(run)
+    for table in TABLES:
+        for path in run.rglob(f"{table}-*.parquet"):
+            number = path.stem.removeprefix(f"{table}-")
+            is_part = number.isdecimal() and path.name == part_name(table, int(number))
+            is_in_place = path.parent.parent == run and path.parent.name.startswith("node=")
+            is_hidden = any(name.startswith((".", "_")) for name in path.relative_to(run).parts)
+            if not (is_part and is_in_place) and not is_hidden:
+                raise BadTrace(f"{path}: is no part of a trace, and lies among them")
+
+
 def _look_at_file(path: Path, table: str) -> bool:
     """Refuse a file that is no part of the table; return whether Spark would read it slowly."""
     pa, parquet = arrow(), arrow("pyarrow.parquet")
@@ -199,6 +236,8 @@ def _look_at_file(path: Path, table: str) -> bool:
         with parquet.ParquetFile(path) as file:
             written = file.schema_arrow
             metadata = file.metadata
+            emptied = _with_nulls(file, table)
+            services = set(_services_in(file)) if table in SERVED else set()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
     types = {field.name: field.type for field in written}
@@ -209,6 +248,11 @@ def _look_at_file(path: Path, table: str) -> bool:
             raise BadTrace(f"{path}: has no column {field.name}")
         if types[field.name] != field.type:
             raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
+    if emptied:
+        raise BadTrace(f"{path}: column {emptied[0]} has nulls")
+    for code in services:  # of another one nothing would be judged
+        if code not in SERVICE_BY_CODE:
+            raise BadTrace(f"{path}: service {code} is not one of a ring")
     if not metadata.num_row_groups:
         return False
     columns = metadata.row_group(0)
@@ -217,6 +261,34 @@ def _look_at_file(path: Path, table: str) -> bool:
         columns.column(at).path_in_schema in wide and columns.column(at).has_dictionary_page
         for at in range(columns.num_columns)
     )
+
+
+def _services_in(file: "ParquetFile") -> Iterator[int]:
+    """Return the least and the greatest code of a service in each stretch of rows."""
+    at = file.schema_arrow.names.index("service")
+    for group in range(file.metadata.num_row_groups):
+        known = file.metadata.row_group(group).column(at).statistics
+        if known is not None and known.has_min_max:
+            yield from (known.min, known.max)
+        else:  # nobody wrote it down
+            yield from file.read_row_group(group, ["service"]).column(0).to_pylist()
+
+
+def _with_nulls(file: "ParquetFile", table: str) -> list[str]:
+    """Return the columns with nulls in them where none may be.
+
+    Ours are written so that there is no room for one; of others the columns are read.
+    """
+    written = file.schema_arrow
+    doubtful = [
+        name
+        for name, _, may_be_null in COLUMNS[table]
+        if not may_be_null and name in written.names and written.field(name).nullable
+    ]
+    found: set[str] = set()
+    for batch in file.iter_batches(columns=doubtful) if doubtful else ():
+        found.update(name for name in doubtful if batch.column(name).null_count)
+    return sorted(found)
 
 
 def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
@@ -232,6 +304,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     for folder, names in files.items():
         match = _NODE.fullmatch(folder)
         if match:
+            _check_name(match[3], folder)
             parts_among(folder, names)
             whose = (folder, match[3], int(match[4]))
             by_base.setdefault(match[1], []).append(whose)
@@ -267,10 +340,21 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
     """Refuse a schema that is not ours; return whether to read in the slow way."""
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet").option(AS_NAMED, "false")
-        names = set(read.parquet(*place.folders).columns)
+        rows = read.parquet(*place.folders)
+        names = set(rows.columns)
         for name, _, _ in COLUMNS[table]:
             if name not in names and name not in LATER:
                 raise BadTrace(f"{place.base}: {table} have no column {name}")
+        # Files say in their footers how many nulls a column has, so few are read for this.
+        whole = [name for name, _, may_be_null in COLUMNS[table] if not may_be_null]
+        emptied = rows.where(" or ".join(f"`{name}` is null" for name in whole)).first()
+        if emptied is not None:
+            column = next(name for name in whole if emptied[name] is None)
+            raise BadTrace(f"{place.base}: {table} have nulls in column {column}")
+        served = " and ".join(f"service <> {code}" for code in SERVICE_BY_CODE)
+        strange = rows.where(served).first() if table in SERVED else None
+        if strange is not None:
+            raise BadTrace(f"{place.base}: {table} have service {strange['service']}, of no ring")
     return True  # nobody looked at how it is encoded: then the way that is always right
 
 

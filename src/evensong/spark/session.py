@@ -62,15 +62,16 @@ def open_session(
     if is_on_loopback(chosen):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     wanted = settings(app, chosen, quick=quick, given=given, java=more)
-    context = gateway.start(wanted, variables)
-    if local_cores(chosen) is None:
-        executors.give_package(context)
-        try:
-            cluster.wait_for_executor(context)
-        except BaseException:
-            context.stop()
-            raise
-    return _session_class()(context)
+    with gateway.starting(wanted["spark.driver.memory"]):
+        context = gateway.start(wanted, variables)
+        if local_cores(chosen) is None:
+            executors.give_package(context)
+            try:
+                cluster.wait_for_executor(context)
+            except BaseException:
+                context.stop()
+                raise
+        return _session_class()(context)
 
 
 def running_session() -> "SparkSession | None":
@@ -116,11 +117,14 @@ def session(
 def _told(spark: "SparkSession") -> Iterator["SparkSession"]:
     """Turn what fails in Spark into a sentence."""
     context = spark.sparkContext
-    memory = context.getConf().get("spark.driver.memory")
+    memory = None
     more = MORE_THERE if local_cores(context.master or DEFAULT_MASTER) is None else MORE_HERE
     try:
+        memory = context.getConf().get("spark.driver.memory")
         yield spark
     except Exception as error:
+        if interrupts.is_behind(error):
+            raise KeyboardInterrupt from None
         if not is_of_spark(error):
             raise
         if INVALID_CONF in str(error):

@@ -34,6 +34,7 @@ NO_FILE_SYSTEM: Final = ("ClassNotFoundException", "UnsupportedFileSystemExcepti
 LOST: Final = re.compile(r"ExecutorLostFailure \(([^\n]*?)\)(?:\n|$)")
 MORE_HERE: Final = "--driver-memory"
 MORE_THERE: Final = "--conf spark.executor.memory=SIZE (or --driver-memory)"
+LEAVING: Final = "SparkContext was shut down"  # by Java on its way out; we shut it down later
 DISK: Final = ("No space left on device",)
 
 
@@ -78,7 +79,10 @@ def sentence_of(
         has = f" ({memory})" if memory else ""
         return f"Spark ran out of memory{has}; {more_memory} gives it more"
     if any(word in text for word in DISK):
-        return "Spark has no space left on its disk; --conf spark.local.dir=DIR names another"
+        return (
+            "Spark has no space left on a disk, where it writes to or where it works; "
+            "--conf spark.local.dir=DIR names another to work on"
+        )
     if _is_gone(error):
         return (
             "the Java process of Spark was killed or ended by itself; if this machine is short of "
@@ -113,7 +117,8 @@ def is_of_spark(error: BaseException) -> bool:
 def _is_gone(error: BaseException) -> bool:
     from py4j.protocol import Py4JNetworkError
 
-    return isinstance(error, Py4JNetworkError | ConnectionRefusedError | ConnectionResetError)
+    gone = Py4JNetworkError | ConnectionRefusedError | ConnectionResetError
+    return isinstance(error, gone) or LEAVING in str(error)
 
 
 def _python_cause(lines: list[str]) -> str | None:
