@@ -100,6 +100,47 @@ def test_a_number_taken_twice_for_one_that_is_missing_is_no_order(
     assert told in [sample.splitlines()[0] for sample in found.samples]
 
 
+def rewrite(path: Path, column: str, at: int, value: object) -> None:
+    """Put another value into a row of a table."""
+    rows = pa.parquet.read_table(path)
+    place = rows.schema.get_field_index(column)
+    values = rows.column(column).to_pylist()
+    values[at] = value
+    changed = pa.array(values, rows.schema.types[place])
+    rows = rows.set_column(place, rows.schema.field(place), changed)
+    pa.parquet.write_table(rows, path, **parquet_options(path.name.partition("-")[0]))
+
+
+NO_CONFIGURATION = "event 1 is a configuration without its id, kind, members or what was before it"
+SENSELESS: tuple[
+    tuple[str, int, object, str], ...
+] = (  # of the events of GOOD: which column of which one, its value, what is told of it
+    ("etype", 1, "konf", "an event 'konf' is none of start, conf,"),
+    ("conf_id", 1, None, NO_CONFIGURATION),
+    ("conf_id", 1, "x.1", NO_CONFIGURATION),
+    ("conf_id", 1, "9999999999999999999.1", NO_CONFIGURATION),
+    ("prev_conf_id", 1, "", NO_CONFIGURATION),
+    ("conf_kind", 1, None, NO_CONFIGURATION),
+    ("conf_kind", 1, "odd", NO_CONFIGURATION),
+    ("members", 1, None, NO_CONFIGURATION),
+    ("members", 1, [], NO_CONFIGURATION),
+    ("members", 1, [1, None, 2], NO_CONFIGURATION),
+    ("aux", 0, [("level", None)], "event 0 has null in its aux"),
+)
+
+
+def test_events_that_tell_nothing_are_refused_and_the_rest_is_judged(
+    spark: SparkSession, trace: Path
+) -> None:
+    for number, (column, at, value, _) in enumerate(SENSELESS, 10):
+        run = write_trace(history(GOOD), trace, f"bad{number}")
+        rewrite(run / "node=1" / "events-0000.parquet", column, at, value)
+    found = run_audit(spark, [str(trace)], ["TM1"], keep_going=True)
+    assert (found.runs, found.verdict) == (["good"], "inconclusive")
+    for number, (refused, (*_, told)) in enumerate(zip(found.refused, SENSELESS, strict=True), 10):
+        assert refused.startswith(f"node 1/1 of run bad{number}: {told}")
+
+
 def test_two_runs_under_one_id_are_not_mixed(spark: SparkSession, trace: Path) -> None:
     write_trace(history(BAD), trace.parent / "other", "good")
     with pytest.raises(BadTrace, match="two different runs cannot share an id"):

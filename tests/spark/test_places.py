@@ -173,3 +173,20 @@ def test_a_table_that_others_wrote_again_without_nulls_is_read(
     with_null(sends, "dest_no")  # which may be null
     found = find_places(spark, [str(run)], tmp_path / "scratch")
     assert (len(found.places), found.refused) == (1, [])
+
+
+@pytest.mark.parametrize("table", ["deliveries", "sends"])
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_a_service_that_nothing_is_promised_of_is_refused_by_name(
+    table: str, has_statistics: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, send m1, del m1, quiesce"), tmp_path / "trace", "x")
+    path = run / "node=1" / f"{table}-0000.parquet"
+    rows = pq.read_table(path)
+    at = rows.schema.get_field_index("service")
+    basic = rows.set_column(at, rows.schema.field(at), pa.array([0], pa.uint8()))
+    pq.write_table(basic, path, write_statistics=has_statistics)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    assert found.refused == [f"{path}: service 0 is not one of a ring"]
+    with pytest.raises(BadTrace, match=rf"trace: {table} have service 0, of no ring"):
+        _elsewhere(spark, f"file:{tmp_path}/trace")

@@ -93,11 +93,14 @@ def test_a_failure_of_ours_comes_out_as_it_is() -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_what_breaks_while_an_interrupt_is_answered_is_the_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt), session("inner"):
+    def tidy_up() -> None:
         try:
             raise KeyboardInterrupt
         finally:
-            raise Py4JNetworkError("the connection was in use")  # as when PySpark tidies up
+            raise Py4JNetworkError("the connection was in use")  # as it happens to PySpark
+
+    with pytest.raises(KeyboardInterrupt), session("inner"):
+        tidy_up()
 
 
 def test_the_environment_is_as_before(spark: SparkSession) -> None:

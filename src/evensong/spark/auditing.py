@@ -129,14 +129,22 @@ def _history(
     trace = read_places(spark, places)
     last_ends = {whose: place.last_end for place in places for whose in place.nodes}
     history = History(spark, trace, last_ends)
-    refused = dict(history.refused)
-    refused |= _misfits(history)
-    if refused:
-        _stop_if(sorted(refused.values()), keep_going)
-        history = History(spark, _without(trace, refused), last_ends)
+    refused: dict[str, str] = {}
+    # Where events tell nothing, what else is wrong is not asked: nothing would come of it.
+    for find in (_senseless, _misfits):
+        more = find(history)
+        if more:
+            _stop_if(sorted(more.values()), keep_going)
+            refused |= more
+            history = History(spark, _without(trace, refused), last_ends)
     if not history.known_lives:
         raise BadTrace(next(iter(refused.values()), f"{places[0].base}: has no events in it"))
     return history, sorted(refused.values())
+
+
+def _senseless(history: History) -> dict[str, str]:
+    """Return what makes events of a run no trace."""
+    return history.refused
 
 
 def _without(trace: Trace, runs: Iterable[str]) -> Trace:

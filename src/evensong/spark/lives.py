@@ -6,16 +6,19 @@ as one of which nothing is known; a life is known up to its first gap; who lived
 """
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
 from evensong.spark.tables import small_table
-from evensong.trace.assembly import ENDS
+from evensong.trace.assembly import ENDS, ETYPES
+from evensong.trace.parquet import KINDS
 from evensong.trace.spool import LEVELS
 
+CONF_ID: Final = r"^(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,9})$"
 SCHEMA: Final = (
     "run_id string, node bigint, incarnation bigint, level string, is_blank boolean, "
     "is_bare boolean, is_absent boolean, has_gap boolean, gap_pos bigint, gap_pseq bigint, "
@@ -59,6 +62,8 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
     """Return every life that has events; `last_ends` tells the end of a node's last one."""
     is_end = F.col("etype").isin(*ENDS)
     is_gap = F.col("etype") == "gap"
+    is_conf = F.col("etype") == "conf"
+    is_limit = F.col("etype").isin("start", "gap", *ENDS)
     told = (
         events.groupBy("run_id", "node", "incarnation")
         .agg(
@@ -71,6 +76,9 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
             F.max(F.when(is_end, F.col("pseq"))).alias("end_pseq"),
             F.max(F.when(is_end, F.col("aux")["submitted"]).try_cast("bigint")).alias("submitted"),
             F.min_by(F.when(is_gap, F.col("aux")), F.when(is_gap, F.col("pseq"))).alias("gap"),
+            F.max(F.when(~F.col("etype").isin(*ETYPES), F.col("etype"))).alias("strange"),
+            F.min(F.when(is_conf & ~_makes_sense(), F.col("pseq"))).alias("bad_conf"),
+            F.min(F.when(is_limit & _has_null(), F.col("pseq"))).alias("bad_aux"),
         )
         .collect()
     )
@@ -85,6 +93,39 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
     return ReadLives(_settled(_judged(lives), last_ends), refused)
 
 
+def _makes_sense() -> Column:
+    """Whether the row of a configuration says all that one is made of."""
+    ids = [F.col(name) for name in ("conf_id", "prev_conf_id")]
+    numbers = [F.split_part(one, F.lit("."), F.lit(1)).try_cast("bigint") for one in ids]
+    said = [
+        *(one.rlike(CONF_ID) for one in ids),
+        *(number.isNotNull() for number in numbers),
+        F.col("conf_kind").isin(*KINDS),
+        F.size("members") > 0,
+        F.forall("members", lambda member: member.isNotNull()),
+    ]
+    return F.coalesce(reduce(Column.__and__, said), F.lit(False))
+
+
+def _has_null() -> Column:
+    values = F.map_values("aux")
+    return F.coalesce(F.exists(values, lambda value: value.isNull()), F.lit(False))
+
+
+def _check_events(life: Life, row: dict[str, object]) -> None:
+    """Refuse a life with events that tell nothing, as nothing would be judged by them."""
+    if row["strange"] is not None:
+        kinds = ", ".join(ETYPES)
+        raise BadTrace(f"{life.name}: an event {str(row['strange'])[:50]!r} is none of {kinds}")
+    if row["bad_conf"] is not None:
+        raise BadTrace(
+            f"{life.name}: event {row['bad_conf']} is a configuration without its id, kind, "
+            "members or what was before it"
+        )
+    if row["bad_aux"] is not None:
+        raise BadTrace(f"{life.name}: event {row['bad_aux']} has null in its aux")
+
+
 def _life(row: dict[str, object]) -> Life:
     run_id, node, incarnation = row["run_id"], row["node"], row["incarnation"]
     first, last, n_events, n_starts = row["first"], row["last"], row["n_events"], row["n_starts"]
@@ -92,6 +133,7 @@ def _life(row: dict[str, object]) -> Life:
     for number in (node, incarnation, first, last, n_events, n_starts):
         assert isinstance(number, int)
     life = Life(run_id, int(str(node)), int(str(incarnation)))
+    _check_events(life, row)
     level = str(row["level"] or LEVELS[-1])
     gap = row["gap"]
     is_headless = int(str(first)) > 0

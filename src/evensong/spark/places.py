@@ -23,16 +23,18 @@ from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
 from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
-from evensong.trace.schema import COLUMNS, LATER, TABLES, arrow, schema
+from evensong.trace.schema import COLUMNS, LATER, SERVICE_BY_CODE, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
+    from pyarrow import Schema
     from pyarrow.parquet import ParquetFile
     from pyspark.sql import SparkSession
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
+SERVED: Final = ("deliveries", "sends")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
 
@@ -200,19 +202,16 @@ def _look_at_file(path: Path, table: str) -> bool:
         with parquet.ParquetFile(path) as file:
             written = file.schema_arrow
             metadata = file.metadata
+            _check_schema(path, table, written)
             emptied = _with_nulls(file, table)
+            services = set(_services_in(file)) if table in SERVED else set()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
-    types = {field.name: field.type for field in written}
-    for field in pa.schema(schema(table)):
-        if field.name not in types and field.name in LATER:
-            continue
-        if field.name not in types:
-            raise BadTrace(f"{path}: has no column {field.name}")
-        if types[field.name] != field.type:
-            raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
     if emptied:
         raise BadTrace(f"{path}: column {emptied[0]} has nulls")
+    for code in services:  # of another one nothing would be judged
+        if code not in SERVICE_BY_CODE:
+            raise BadTrace(f"{path}: service {code} is not one of a ring")
     if not metadata.num_row_groups:
         return False
     columns = metadata.row_group(0)
@@ -221,6 +220,29 @@ def _look_at_file(path: Path, table: str) -> bool:
         columns.column(at).path_in_schema in wide and columns.column(at).has_dictionary_page
         for at in range(columns.num_columns)
     )
+
+
+def _check_schema(path: Path, table: str, written: "Schema") -> None:
+    types = {field.name: field.type for field in written}
+    for field in arrow().schema(schema(table)):
+        if field.name not in types and field.name in LATER:
+            continue
+        if field.name not in types:
+            raise BadTrace(f"{path}: has no column {field.name}")
+        if types[field.name] != field.type:
+            raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
+
+
+def _services_in(file: "ParquetFile") -> Iterator[int]:
+    """Return the least and the greatest code of a service in each stretch of rows."""
+    leaves = [file.schema.column(at).path for at in range(len(file.schema))]
+    at = leaves.index("service")
+    for group in range(file.metadata.num_row_groups):
+        known = file.metadata.row_group(group).column(at).statistics
+        if known is not None and known.has_min_max:
+            yield from (known.min, known.max)
+        else:  # nobody wrote it down
+            yield from file.read_row_group(group, ["service"]).column(0).to_pylist()
 
 
 def _with_nulls(file: "ParquetFile", table: str) -> list[str]:
@@ -299,6 +321,10 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
         if emptied is not None:
             column = next(name for name in whole if emptied[name] is None)
             raise BadTrace(f"{place.base}: {table} have nulls in column {column}")
+        served = " and ".join(f"service <> {code}" for code in SERVICE_BY_CODE)
+        strange = rows.where(served).first() if table in SERVED else None
+        if strange is not None:
+            raise BadTrace(f"{place.base}: {table} have service {strange['service']}, of no ring")
     return True  # nobody looked at how it is encoded: then the way that is always right
 
 
