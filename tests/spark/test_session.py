@@ -72,9 +72,12 @@ def test_a_session_that_was_running_goes_on_after(spark: SparkSession) -> None:
     assert spark.range(4).count() == 4
 
 
-def test_a_failure_of_spark_comes_out_with_its_cause(spark: SparkSession) -> None:
+def test_a_failure_of_spark_comes_out_with_its_cause_and_is_told_once(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SparkFailed, match="Division by zero"), session("inner"):
         spark.range(1).select(F.lit(1) / F.col("id")).collect()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_failure_of_a_function_in_python_comes_out_with_its_cause(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ a file that nobody hears of unless something fails; then it stays, and the messa
 """
 
 import atexit
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 TAIL_BYTES: Final = 1 << 16
+# PySpark's logs in which it writes what it raises, with all stacks.
+SAY_IT_TWICE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class JavaLog:
@@ -78,6 +81,8 @@ def start(wanted: Mapping[str, str], variables: Mapping[str, str]) -> "SparkCont
     # It is the first to notice that Java has gone, and would write a stack for it; whoever asks
     # Java for something next says it in a sentence.
     server = context._accumulatorServer
+    for name in SAY_IT_TWICE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     setattr(server, "handle_error", _say_nothing)  # noqa: B010  # no type lets a method be set
     return context
 
