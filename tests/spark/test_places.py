@@ -1,7 +1,9 @@
 """Where traces lie: what is found, converted, refused, before Spark reads a row."""
 
+import os
 import re
 import shutil
+from errno import EACCES
 from pathlib import Path
 
 import pyarrow as pa
@@ -190,3 +192,54 @@ def test_a_service_that_nothing_is_promised_of_is_refused_by_name(
     assert found.refused == [f"{path}: service 0 is not one of a ring"]
     with pytest.raises(BadTrace, match=rf"trace: {table} have service 0, of no ring"):
         _elsewhere(spark, f"file:{tmp_path}/trace")
+
+
+@pytest.mark.parametrize("run_id", ["", "a%20b", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_run_that_spark_would_call_otherwise_is_refused(
+    run_id: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    renamed = run.rename(run.with_name(f"run_id={run_id}"))
+    found = find_places(spark, [str(tmp_path / "trace")], tmp_path / "scratch")
+    assert (found.places, found.refused) == ([], [f"{renamed}: {run_id!r} cannot name a run"])
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        "node=1/deliveries-0.parquet",
+        "node=1/deliveries-copy.parquet",
+        "node=1/before/sends-0000.parquet",
+        "old/events-0000.parquet",
+    ],
+)
+def test_files_that_spark_would_read_with_a_run_are_refused(
+    stray: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    (run / "_old").mkdir()
+    shutil.copy(run / "node=1" / "sends-0000.parquet", run / "_old")  # which Spark passes over
+    assert find_places(spark, [str(run)], tmp_path / "scratch").refused == []
+    (run / stray).parent.mkdir(exist_ok=True)
+    shutil.copy(run / "node=1" / "sends-0000.parquet", run / stray)
+    found = find_places(spark, [str(run)], tmp_path / "scratch")
+    told = f"{run / stray}: is no part of a trace, and lies among them"
+    assert (found.places, found.refused) == ([], [told])
+
+
+def test_a_directory_that_may_not_be_read_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "x")
+    run = write_trace(history("p: conf R1{p}, quiesce"), tmp_path / "trace", "y")
+    listed = os.listdir
+
+    def list_or_not(path: Path) -> list[str]:  # as the system does for anybody but root
+        if path == run / "node=1":
+            raise PermissionError(EACCES, os.strerror(EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", list_or_not)
+    found = find_places(spark, [str(tmp_path / "trace")], tmp_path / "scratch")
+    assert [place.nodes for place in found.places] == [(("x", 1),)]
+    assert found.refused == [f"{run / 'node=1'}: cannot be read: Permission denied"]

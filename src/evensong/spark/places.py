@@ -6,6 +6,7 @@ of this machine are looked at before Spark starts to read, so that what is damag
 files elsewhere Spark names the first that it stumbles over.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
+NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"  # by which Spark means null
 SERVED: Final = ("deliveries", "sends")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
@@ -76,17 +78,28 @@ def find_places(
 @contextmanager
 def _refusing(found: Found) -> Iterator[None]:
     try:
-        yield
+        with _as_bad_trace():
+            yield
     except BadTrace as error:
         found.refused.append(str(error))
+
+
+@contextmanager
+def _as_bad_trace() -> Iterator[None]:
+    """Say of a file or directory that the system does not let us read that it cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise BadTrace(f"{error.filename}: cannot be read: {error.strerror or error}") from error
 
 
 def check_paths(paths: Iterable[str]) -> None:
     """Refuse what is plainly no trace; it takes no Spark, which takes seconds to start."""
     for path in paths:
         if not is_elsewhere(path):
-            for one in local_paths(path):
-                _directories(one)
+            with _as_bad_trace():
+                for one in local_paths(path):
+                    _directories(one)
 
 
 def is_elsewhere(path: str) -> bool:
@@ -183,9 +196,12 @@ def _converted(root: Path, target: Path) -> Path:
 
 def _look_at_run(run: Path) -> tuple[list[int], bool]:
     """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
+    _check_name(run.name.removeprefix("run_id="), str(run))
+    _refuse_strays(run)
     nodes = []
     has_dictionaries = False
     for folder in sorted(run.glob("node=*")):
+        os.listdir(folder)  # which says why it cannot be read; to a pattern it is merely empty
         nodes.append(node_of(folder))
         for table, parts in parts_in(folder).items():
             for part in parts:
@@ -193,6 +209,25 @@ def _look_at_run(run: Path) -> tuple[list[int], bool]:
     if not nodes:
         raise BadTrace(f"{run}: has no node=… in it")
     return nodes, has_dictionaries
+
+
+def _check_name(run_id: str, place: str) -> None:
+    """Refuse a run that Spark would know by another name than everybody else."""
+    if not run_id or "%" in run_id or run_id == NO_NAME:
+        raise BadTrace(f"{place}: {run_id!r} cannot name a run")
+
+
+def _refuse_strays(run: Path) -> None:
+    """Refuse files in a run that are no parts of it and that Spark would read with them."""
+    os.listdir(run)
+    for table in TABLES:
+        for path in run.rglob(f"{table}-*.parquet"):
+            number = path.stem.removeprefix(f"{table}-")
+            is_part = number.isdecimal() and path.name == part_name(table, int(number))
+            is_in_place = path.parent.parent == run and path.parent.name.startswith("node=")
+            is_hidden = any(name.startswith((".", "_")) for name in path.relative_to(run).parts)
+            if not (is_part and is_in_place) and not is_hidden:
+                raise BadTrace(f"{path}: is no part of a trace, and lies among them")
 
 
 def _look_at_file(path: Path, table: str) -> bool:
@@ -275,6 +310,7 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
     for folder, names in files.items():
         match = _NODE.fullmatch(folder)
         if match:
+            _check_name(match[3], folder)
             parts_among(folder, names)
             whose = (folder, match[3], int(match[4]))
             by_base.setdefault(match[1], []).append(whose)
