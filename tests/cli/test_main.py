@@ -1,8 +1,11 @@
 import argparse
+import json
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from errno import ENOSPC
 
 import pytest
 
@@ -11,6 +14,7 @@ from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_PIPE,
+    EXIT_UNREACHABLE,
     EXIT_USAGE,
     EXIT_VIOLATION,
     Command,
@@ -32,6 +36,7 @@ class Sing:
             subparsers, "sing", self.run, summary="sing a psalm", example="evensong sing --psalm 23"
         )
         parser.add_argument("--psalm", type=int, default=1)
+        parser.add_argument("--json", action="store_true")
 
     def run(self, args: argparse.Namespace) -> int:
         return self.act(args)
@@ -155,6 +160,37 @@ def test_an_interrupt_is_one_line_and_130(capsys: pytest.CaptureFixture[str]) ->
 def test_an_error_of_ours_is_its_message_and_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sing"], (Sing(unreadable),)) == EXIT_USAGE
     assert capsys.readouterr().err == "evensong: line 3: no such processor\n"
+
+
+def full(_: argparse.Namespace) -> int:
+    raise OSError(ENOSPC, os.strerror(ENOSPC), "/small/disk")
+
+
+def hungry(_: argparse.Namespace) -> int:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "text"),
+    [
+        (interrupted, EXIT_INTERRUPTED, "interrupted"),
+        (unreadable, EXIT_USAGE, "line 3: no such processor"),
+        (full, EXIT_UNREACHABLE, "/small/disk: No space left on device"),
+        (hungry, EXIT_UNREACHABLE, "it needs more memory than there is"),
+    ],
+)
+def test_who_asked_for_json_gets_an_object_when_it_fails_too(
+    run: Callable[[argparse.Namespace], int],
+    code: int,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["sing", "--json"], (Sing(run),)) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1]) == {"error": text}
+    assert printed.err == f"evensong: {text}\n"
+    assert main(["sing"], (Sing(run),)) == code
+    assert capsys.readouterr() == ("", f"evensong: {text}\n")
 
 
 CHATTERBOX = """

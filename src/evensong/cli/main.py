@@ -1,6 +1,7 @@
 """The `evensong` command: parser, exit codes, and what happens when a command cannot go on."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -102,39 +103,62 @@ def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
     """Run one command and return its exit code."""
+    args = argparse.Namespace()
     try:
-        code = _run(build_parser(commands), argv)
+        parser = build_parser(commands)
+        _parse(parser, argv, args)
+        code = _run(parser, args)
         _flush()  # here, where a reader that went away can still be answered
     except KeyboardInterrupt:
-        print("evensong: interrupted", file=sys.stderr)
+        _complain(args, "interrupted")
         return EXIT_INTERRUPTED
     except NOT_REACHED as error:
-        print(f"evensong: {error}", file=sys.stderr)
+        _complain(args, str(error))
         return EXIT_UNREACHABLE
     except EvensongError as error:
-        print(f"evensong: {error}", file=sys.stderr)
+        _complain(args, str(error))
         return EXIT_USAGE
     except BrokenPipeError:
         _discard_stdout()
         return EXIT_PIPE
     except OSError as error:  # of what a command writes to; what it reads it answers for itself
-        _discard_stdout()
-        print(f"evensong: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        if not error.filename:
+            _discard_stdout()
+        _complain(args, f"{error.filename or 'output'}: {error.strerror or error}")
+        return EXIT_UNREACHABLE
+    except MemoryError:  # which says nothing about what was to be checked
+        _complain(args, "it needs more memory than there is")
         return EXIT_UNREACHABLE
     return code
 
 
-def _run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+def _parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None, args: argparse.Namespace
+) -> None:
     try:
-        args = parser.parse_args(argv)
+        parser.parse_args(argv, args)
     except SystemExit:
         _flush()  # help and version are output too
         raise
+
+
+def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], int] | None = args.run
     if run is None:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
     return run(args)
+
+
+def _complain(args: argparse.Namespace, text: str) -> None:
+    """Say why a command does not go on; who asked for JSON finds it at the end of that, too."""
+    print(f"evensong: {text}", file=sys.stderr)
+    if getattr(args, "json", False):
+        try:
+            print(json.dumps({"error": text}))
+            _flush()
+        except OSError:
+            _discard_stdout()
 
 
 def _flush() -> None:
