@@ -276,3 +276,21 @@ except SparkUnavailable as failure:
     assert "does not start" in done.stdout
     assert "heap" in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+def test_without_room_for_java_it_is_not_waited_for(tmp_path: Path) -> None:
+    program = """
+import resource
+from evensong.errors import SparkUnavailable
+from evensong.spark.session import session
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # as on a disk that is nearly full
+try:
+    with session("apart", master="local[1]"):
+        pass
+except SparkUnavailable as failure:
+    print(failure)
+"""
+    done = run_apart(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Java for Spark needs room in {tmp_path}: ")
+    assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,18 @@ class JavaLog:
         descriptor, name = tempfile.mkstemp(prefix="evensong-spark-", suffix=".log")
         self._path = Path(name)
         atexit.register(self._discard)
+        try:
+            # A Java that cannot write says so to nobody and never ends, and PySpark waits for it.
+            if os.write(descriptor, bytes(TAIL_BYTES)) < TAIL_BYTES:
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except OSError as error:
+            os.close(descriptor)
+            raise SparkUnavailable(
+                f"Java for Spark needs room in {self._path.parent}: {error.strerror}; "
+                "another TMPDIR may have it"
+            ) from error
         return descriptor
 
     def tail(self) -> str:
