@@ -42,7 +42,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_trace_becomes_a_page_and_tables(
     spark: "SparkSession", traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output, tables = tmp_path / "new" / "report.html", tmp_path / "tables"
+    output, tables = tmp_path / "new" / "report.html", tmp_path / "a [b] {c,d}"
     words = ["report", str(traces / "good"), "--output", str(output), "--tables", str(tables)]
     assert main([*words, "--json"]) == EXIT_OK
     told = json.loads(capsys.readouterr().out)

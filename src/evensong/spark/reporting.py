@@ -18,6 +18,7 @@ from evensong.spark.metrics.figures import runs
 from evensong.spark.metrics.tables import TABLES, measured, write_tables
 from evensong.spark.places import is_elsewhere, local_paths
 from evensong.spark.properties import PROPERTIES
+from evensong.spark.reading import AS_NAMED
 from evensong.spark.stories import stories
 from evensong.spark.verdicts import verdict_table
 
@@ -56,7 +57,8 @@ def report_of(
             verdicts = verdict_table(found.history, found.verdicts)
             write_tables({**tables, "verdicts": verdicts}, tables_to)
             spark = found.history.spark
-            tables = {name: spark.read.parquet(f"{tables_to}/{name}") for name in tables}
+            read = spark.read.option(AS_NAMED, "false")
+            tables = {name: read.parquet(f"{tables_to}/{name}") for name in tables}
         shown, n_runs = runs(tables, by_run, advance)
     told = stories(trace.events, [run.run_id for run in shown])
     advance()
