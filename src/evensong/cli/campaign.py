@@ -302,9 +302,10 @@ class _Command:
         from evensong.spark.campaign.verdicts import Audited
 
         before = self._store.summary() if self._found == self._tally.runs else None
-        if before is None or not isinstance(before["audit"], dict):
+        judged = before.get("audit") if before is not None else None
+        if not isinstance(judged, dict) or set(judged) != set(Audited._fields):
             return None
-        audited = Audited.from_plain(before["audit"])
+        audited = Audited.from_plain(judged)
         is_enough = self._args.no_audit or audited.runs == len(self._store.traced())
         return audited if is_enough else None
 

@@ -82,3 +82,33 @@ def test_lost_runs_are_found_as_lost(spark: SparkSession, tmp_path: Path) -> Non
     lost = Done(SMALL.task(2), None, "it raised")
     store.add(range(2, 3), [], [lost])
     assert list(store.finished()) == [(range(2, 3), [lost])]
+
+
+@pytest.mark.parametrize("is_cut_by", [20, 10_000])
+def test_a_part_that_is_damaged_is_named(
+    is_cut_by: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    store = Store(Folder(spark, str(tmp_path)), SMALL)
+    store.add(range(2, 3), [], [Done(SMALL.task(2), None, "it raised")])
+    part = tmp_path / "runs" / "seeds-2-3.parquet"
+    part.write_bytes(part.read_bytes()[:-is_cut_by])
+    told = r"is damaged \(.*\); without it, its seeds are done again"
+    with pytest.raises(BadCampaign, match=rf"runs/seeds-2-3\.parquet: {told}"):
+        list(store.finished())
+
+
+def test_a_part_of_other_seeds_than_it_says_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(Folder(spark, str(tmp_path)), SMALL)
+    store.add(range(2, 3), [], [Done(SMALL.task(2), None, "it raised")])
+    part = tmp_path / "runs" / "seeds-2-3.parquet"
+    part.rename(part.with_name("seeds-0-4.parquet"))
+    with pytest.raises(BadCampaign, match=r"seeds-0-4\.parquet: has other seeds than its name"):
+        list(store.finished())
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_summary_that_is_damaged_is_none(
+    content: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "summary.json").write_text(content, encoding="utf-8")
+    assert Store(Folder(spark, str(tmp_path)), SMALL).summary() is None

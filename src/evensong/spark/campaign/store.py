@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from evensong.errors import BadCampaign
 from evensong.sim.campaign import Done
 from evensong.sim.setup import Setup, setup_to_json
@@ -58,11 +60,20 @@ class Store:
         for name in self.folder.names(RUNS):
             found = PART.fullmatch(name)
             if found:
-                content = self.folder.read(f"{RUNS}/{name}")
-                yield (
-                    range(int(found[1]), int(found[2])),
-                    rows.from_parquet(content, self._campaign),
-                )
+                seeds = range(int(found[1]), int(found[2]))
+                yield seeds, self._read_part(f"{RUNS}/{name}", seeds)
+
+    def _read_part(self, name: str, seeds: range) -> list[Done]:
+        place = self.folder.place(name)
+        try:
+            runs = rows.from_parquet(self.folder.read(name), self._campaign)
+        except (pa.ArrowException, OSError, ValueError, TypeError, AssertionError) as error:
+            raise BadCampaign(
+                f"{place}: is damaged ({error}); without it, its seeds are done again"
+            ) from error
+        if [run.task.seed for run in runs] != list(seeds):
+            raise BadCampaign(f"{place}: has other seeds than its name; without it, they are done")
+        return runs
 
     def add(self, part: range, ran: Iterable[Ran], known: Iterable[Done]) -> None:
         """Keep a part that is finished, some of whose runs may be known from before."""
@@ -95,7 +106,10 @@ class Store:
         """Return what the campaign came to, if that is written down."""
         if not self.folder.has(SUMMARY):
             return None
-        found = json.loads(self.folder.read(SUMMARY))
+        try:
+            found = json.loads(self.folder.read(SUMMARY))
+        except ValueError:  # it is written anew at the end
+            return None
         return found if isinstance(found, dict) else None
 
     def keep_summary(self, summary: dict[str, object]) -> None:
