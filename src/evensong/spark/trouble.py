@@ -78,7 +78,10 @@ def sentence_of(
         has = f" ({memory})" if memory else ""
         return f"Spark ran out of memory{has}; {more_memory} gives it more"
     if any(word in text for word in DISK):
-        return "Spark has no space left on its disk; --conf spark.local.dir=DIR names another"
+        return (
+            "Spark has no space left on a disk, where it writes to or where it works; "
+            "--conf spark.local.dir=DIR names another to work on"
+        )
     if _is_gone(error):
         return (
             "the Java process of Spark was killed or ended by itself; if this machine is short of "
