@@ -294,3 +294,18 @@ except SparkUnavailable as failure:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Java for Spark needs room in {tmp_path}: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_java_without_enough_memory_says_so_and_writes_no_stack(tmp_path: Path) -> None:
+    program = """
+from evensong.errors import SparkFailed
+from evensong.spark.session import session
+try:
+    with session("apart", master="local[1]", conf={"spark.driver.memory": "512m"}, quick=True) as s:
+        s.range(2 * 10**7).selectExpr("size(collect_list(id))").collect()
+except SparkFailed as failure:
+    print(failure)
+"""
+    done = run_apart(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Spark ran out of memory (512m); --driver-memory gives it more")

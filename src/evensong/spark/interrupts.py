@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from typing import Final
 
 LOGS: Final = ("", "py4j.clientserver", "py4j.java_gateway")  # in which the bridge speaks of it
-OF_THE_BRIDGE: Final = "KeyboardInterrupt while sending command."
+# What it says of exceptions that it raises, too.
+OF_THE_BRIDGE: Final = (
+    "KeyboardInterrupt while sending command.",
+    "Exception while sending command.",
+)
 
 
 @contextmanager
@@ -54,4 +58,4 @@ def _is_ours_to_set() -> bool:
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    return record.msg != OF_THE_BRIDGE and not is_behind(error)
+    return record.msg not in OF_THE_BRIDGE and not is_behind(error)

@@ -34,6 +34,7 @@ NO_FILE_SYSTEM: Final = ("ClassNotFoundException", "UnsupportedFileSystemExcepti
 LOST: Final = re.compile(r"ExecutorLostFailure \(([^\n]*?)\)(?:\n|$)")
 MORE_HERE: Final = "--driver-memory"
 MORE_THERE: Final = "--conf spark.executor.memory=SIZE (or --driver-memory)"
+LEAVING: Final = "SparkContext was shut down"  # by Java on its way out; we shut it down later
 DISK: Final = ("No space left on device",)
 
 
@@ -116,7 +117,8 @@ def is_of_spark(error: BaseException) -> bool:
 def _is_gone(error: BaseException) -> bool:
     from py4j.protocol import Py4JNetworkError
 
-    return isinstance(error, Py4JNetworkError | ConnectionRefusedError | ConnectionResetError)
+    gone = Py4JNetworkError | ConnectionRefusedError | ConnectionResetError
+    return isinstance(error, gone) or LEAVING in str(error)
 
 
 def _python_cause(lines: list[str]) -> str | None:
