@@ -302,7 +302,7 @@ from evensong.errors import SparkFailed
 from evensong.spark.session import session
 try:
     with session("apart", master="local[1]", conf={"spark.driver.memory": "512m"}, quick=True) as s:
-        s.range(2 * 10**7).selectExpr("size(collect_list(id))").collect()
+        s.range(1).selectExpr("size(array_repeat(id, 2000000000 - int(id)))").collect()
 except SparkFailed as failure:
     print(failure)
 """
