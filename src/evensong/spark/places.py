@@ -28,6 +28,7 @@ from evensong.trace.schema import COLUMNS, LATER, SERVICE_BY_CODE, TABLES, arrow
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
+    from pyarrow import Schema
     from pyarrow.parquet import ParquetFile
     from pyspark.sql import SparkSession
 
@@ -236,18 +237,11 @@ def _look_at_file(path: Path, table: str) -> bool:
         with parquet.ParquetFile(path) as file:
             written = file.schema_arrow
             metadata = file.metadata
+            _check_schema(path, table, written)
             emptied = _with_nulls(file, table)
             services = set(_services_in(file)) if table in SERVED else set()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadTrace(f"{path}: cannot be read as Parquet: {error}") from error
-    types = {field.name: field.type for field in written}
-    for field in pa.schema(schema(table)):
-        if field.name not in types and field.name in LATER:
-            continue
-        if field.name not in types:
-            raise BadTrace(f"{path}: has no column {field.name}")
-        if types[field.name] != field.type:
-            raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
     if emptied:
         raise BadTrace(f"{path}: column {emptied[0]} has nulls")
     for code in services:  # of another one nothing would be judged
@@ -263,9 +257,21 @@ def _look_at_file(path: Path, table: str) -> bool:
     )
 
 
+def _check_schema(path: Path, table: str, written: "Schema") -> None:
+    types = {field.name: field.type for field in written}
+    for field in arrow().schema(schema(table)):
+        if field.name not in types and field.name in LATER:
+            continue
+        if field.name not in types:
+            raise BadTrace(f"{path}: has no column {field.name}")
+        if types[field.name] != field.type:
+            raise BadTrace(f"{path}: column {field.name} is {types[field.name]}, not {field.type}")
+
+
 def _services_in(file: "ParquetFile") -> Iterator[int]:
     """Return the least and the greatest code of a service in each stretch of rows."""
-    at = file.schema_arrow.names.index("service")
+    leaves = [file.schema.column(at).path for at in range(len(file.schema))]
+    at = leaves.index("service")
     for group in range(file.metadata.num_row_groups):
         known = file.metadata.row_group(group).column(at).statistics
         if known is not None and known.has_min_max:
