@@ -2,9 +2,9 @@
 
 The words are those of `evensong.sim.evs.streams`: a *stream* is what one session was told; a *turn*
 is a view in it, or that the session leaves a group; a *stay* is its time under one view of one
-group. Views are few and frames many: what follows from events is small and broadcast, and a frame
-finds its stay by its configuration and position, without a shuffle. Rows are only compared where
-digests of two stays differ.
+group. Views are few and frames many: what follows from events is small, and frames are folded into
+cells (`evensong.spark.cells`) that are held against it. Rows are only looked at where cells do not
+tell, and compared where digests of two stays differ.
 """
 
 from functools import cached_property
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.spark.cells import CELL, CONTENT, STREAM, Cells, with_cell
+from evensong.spark.digests import SUMS, digest_columns
 from evensong.spark.history import LIFE, kept
+from evensong.spark.rising import doubtful_streams
+from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
 
-STREAM: Final = (*LIFE, "session")
 FRAME: Final = ("sender", "sender_inc", "sender_session", "origin_no")
 STAY: Final = (*STREAM, "group", "turn")
 VIEW: Final = ("run_id", "group", "view")
@@ -41,15 +44,15 @@ class Streams:
     """The streams of all sessions of a history, and what they are judged by."""
 
     def __init__(self, history: "History") -> None:
-        self._history: Final = history
+        self.history: Final = history
+        self.cells: Final = Cells(self)
 
     # Lives and sessions
 
     @cached_property
-    def whole(self) -> DataFrame:
-        """Lives of whose sessions everything is known, up to where the life is: `ended, is_cut`."""
+    def _whole(self) -> list[tuple[object, ...]]:
         told = (
-            self._history.quiet_events.where("etype in ('open', 'gview')")
+            self.history.quiet_events.where("etype in ('open', 'gview')")
             .groupBy(*LIFE)
             .agg(
                 F.count_if(F.col("etype") == "open").alias("n_open"),
@@ -57,18 +60,25 @@ class Streams:
             )
             .where("n_open > 0 and n_bare = 0")
         )
-        lives = self._history.lives.where("not is_blank and not is_bare and not has_gap")
-        return kept(lives.join(told, list(LIFE)).select(*LIFE, "ended", "is_cut"))
+        lives = self.history.lives.where("not is_blank and not is_bare and not has_gap")
+        found = lives.join(told, list(LIFE)).select(*LIFE, "ended", "is_cut")
+        return [tuple(row) for row in found.collect()]
 
     @cached_property
+    def whole(self) -> DataFrame:
+        """Lives of whose sessions everything is known, up to where the life is: `ended, is_cut`."""
+        columns = "run_id string, node bigint, incarnation bigint, ended string, is_cut boolean"
+        return small_table(self.history.spark, self._whole, columns)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no life has sessions that could be judged."""
-        return self.whole.isEmpty()
+        return not self._whole
 
     @cached_property
     def streams(self) -> DataFrame:
         """One row a session: how it ended (`close`, `quiesce`, `fail`, or empty), and its name."""
-        events = self._history.quiet_events.select(
+        events = self.history.quiet_events.select(
             *LIFE, "etype", F.expr("cast(aux['session'] as bigint) as session")
         )
         closed = events.where("etype = 'close'").select(*STREAM).distinct()
@@ -89,7 +99,7 @@ class Streams:
     @cached_property
     def showings(self) -> DataFrame:
         """One row a view and node that showed it to its sessions."""
-        return self._history.quiet_events.where("etype = 'gview'").selectExpr(
+        return self.history.quiet_events.where("etype = 'gview'").selectExpr(
             *LIFE,
             "pseq as turn",
             "group",
@@ -128,7 +138,7 @@ class Streams:
             "counter",
             "explode(arrays_zip(sessions, ats)) as shown",
         ).selectExpr("*", "shown.sessions as session", "shown.ats as at")
-        left = self._history.quiet_events.where("etype = 'left'").selectExpr(
+        left = self.history.quiet_events.where("etype = 'left'").selectExpr(
             *LIFE,
             "pseq as turn",
             "group",
@@ -145,7 +155,7 @@ class Streams:
     @cached_property
     def rings(self) -> DataFrame:
         """The ring whose messages each configuration of a life delivers."""
-        return self._history.spans.select(*LIFE, "conf_no", "regular_seq", "regular_rep")
+        return self.history.spans.select(*LIFE, "conf_no", "regular_seq", "regular_rep")
 
     @cached_property
     def stays(self) -> DataFrame:
@@ -156,7 +166,7 @@ class Streams:
             for name in ("turn", "at", "view", "stayed", "seq", "sub", "conf_no")
         }
         rings = self.rings.withColumnRenamed("conf_no", "next_conf_no")
-        last = self._history.spans.groupBy(*LIFE).agg(F.max("conf_no").alias("last_conf_no"))
+        last = self.history.spans.groupBy(*LIFE).agg(F.max("conf_no").alias("last_conf_no"))
         return (
             self.turns.withColumns(following)
             .where("view is not null")
@@ -190,14 +200,18 @@ class Streams:
     # Frames
 
     @cached_property
+    def deliveries(self) -> DataFrame:
+        """What sessions of whole lives were told, as it was recorded."""
+        told = self.history.client_deliveries
+        if len(self._whole) == len(self.history.known_lives):
+            return told
+        return told.join(F.broadcast(self.whole.select(*LIFE)), list(LIFE), "left_semi")
+
+    @cached_property
     def rows(self) -> DataFrame:
-        """One row a frame and session: its place, content, and whom it was sent to."""
-        dests = self.destinations
-        told = self._history.client_deliveries.join(
-            F.broadcast(self.whole.select(*LIFE)), list(LIFE), "left_semi"
-        )
-        return told.join(F.broadcast(dests), [*LIFE, "dest_no"], "left").selectExpr(
-            *STREAM,
+        """One row a frame and session: its place, content, cell, and whom it was sent to."""
+        return self.with_destination(with_cell(self.deliveries)).selectExpr(
+            *CELL,
             "pos",
             *FRAME,
             f"{PLACE} as place",
@@ -206,26 +220,39 @@ class Streams:
             "size",
             "service",
             "reduced",
-            "coalesce(conf_no, -1) as conf_no",
-            "coalesce(groups, array()) as groups",
-            "coalesce(discard, false) as discard",
+            "dest",
+            "groups",
+            "discard",
         )
 
     @cached_property
     def destinations(self) -> DataFrame:
-        """What `dest_no` stands for in each life."""
+        """What `dest_no` stands for in each life; `dest` numbers what is the same in all."""
+        same = Window.orderBy("groups", "discard")
         return kept(
-            self._history.quiet_events.where("etype = 'dest'").selectExpr(
+            self.history.quiet_events.where("etype = 'dest'")
+            .selectExpr(
                 *LIFE,
                 "cast(aux['dest_no'] as bigint) as dest_no",
                 "from_json(aux['groups'], 'array<string>') as groups",
                 "aux['discard'] = '1' as discard",
             )
+            .withColumn("dest", F.dense_rank().over(same))
         )
 
-    @cached_property
-    def told(self) -> DataFrame:
-        """One row a frame, session and group that it was sent to, with the stay it fell into."""
+    def with_destination(self, rows: DataFrame) -> DataFrame:
+        """Add whom a frame was sent to: nobody (`dest` is 0) where that is not known."""
+        known = rows.join(F.broadcast(self.destinations), [*LIFE, "dest_no"], "left")
+        return known.withColumns(
+            {
+                "groups": F.expr("coalesce(groups, array())"),
+                "discard": F.expr("coalesce(discard, false)"),
+                "dest": F.expr("coalesce(dest, 0)"),
+            }
+        )
+
+    def told(self, cells: DataFrame) -> DataFrame:
+        """One row a frame of some cells and group it was sent to, with the stay it fell into."""
         stays = self.stays.selectExpr(
             *(f"{name} as s_{name}" for name in STREAM),
             "group as s_group",
@@ -235,7 +262,7 @@ class Streams:
             "stop",
             "explode(sequence(from_conf, to_conf)) as s_conf_no",
         )
-        rows = self.rows.withColumn("group", F.explode("groups"))
+        rows = self.cells.rows_of(cells).withColumn("group", F.explode("groups"))
         keys = (*STREAM, "group", "conf_no")
         is_there = F.expr(
             " and ".join(f"{name} = s_{name}" for name in keys) + " and start <= pos and pos < stop"
@@ -246,25 +273,33 @@ class Streams:
 
     @cached_property
     def digests(self) -> DataFrame:
-        """The stays, each with digests of the frames to its group: `n, one, two, has_discard`."""
-        folded = (
-            self.told.where("turn is not null")
-            .groupBy(*STAY)
-            .agg(
-                F.count("*").alias("n"),
-                F.bit_xor(F.xxhash64(*FRAME)).alias("one"),
-                F.bit_xor(F.xxhash64(*FRAME, F.lit(7))).alias("two"),
-                F.bool_or("discard").alias("has_discard"),
-                F.max("place").alias("last"),
+        """The stays, each with the digest of the frames to its group, and `has_discard`."""
+        cells = self.cells
+        inside = cells.placed.where("is_inside")
+        if not cells.cut.isEmpty():
+            inside = inside.join(F.broadcast(cells.cut), list(CELL), "left_anti")
+        place = (
+            "struct(ring_seq, ring_rep, shiftright(spot_max, 16) as seq, spot_max & 65535 as sub)"
+        )
+        parts = inside.selectExpr(*STAY, *SUMS, "discard", f"{place} as last")
+        if not cells.cut.isEmpty():
+            rows = self.told(cells.cut).where("turn is not null")
+            content = CONTENT.replace("seq, cast(sub as bigint)", "place.seq, place.sub")
+            parts = parts.union(
+                rows.groupBy(*STAY).agg(
+                    *digest_columns(content), F.bool_or("discard"), F.max("place")
+                )
             )
+        folded = parts.groupBy(*STAY).agg(
+            *(F.sum(name).alias(name) for name in SUMS),
+            F.bool_or("discard").alias("has_discard"),
+            F.max("last").alias("last"),
         )
         return (
             self.stays.join(folded, list(STAY), "left")
             .selectExpr(
                 *self.stays.columns,
-                "coalesce(n, 0) as n",
-                "coalesce(one, 0) as one",
-                "coalesce(two, 0) as two",
+                *(f"coalesce({name}, 0) as {name}" for name in SUMS),
                 "coalesce(has_discard, false) as has_discard",
                 "greatest(horizon, last) as reach",
             )
@@ -274,7 +309,7 @@ class Streams:
     @cached_property
     def sends(self) -> DataFrame:
         """What sessions sent, one row a frame."""
-        return self._history.client_sends.join(
+        return self.history.client_sends.join(
             F.broadcast(self.streams.select(*STREAM)), list(STREAM), "left_semi"
         )
 
@@ -282,8 +317,10 @@ class Streams:
     def flaws(self) -> DataFrame:
         """Frames and sends that lie below something that their session was told before them.
 
-        All streams are put in order for this, once: `before` is the highest place until then.
+        Streams in which there may be any are put in order for this: `before` is the highest place
+        until then.
         """
+        doubtful = kept(doubtful_streams(self.deliveries, self.sends))
         rows = self.rows.selectExpr(
             *STREAM, "pos", "place", f"{LAST_PLACE} as last", *FRAME, "false as is_send"
         )
@@ -300,17 +337,35 @@ class Streams:
             .rowsBetween(Window.unboundedPreceding, -1)
         )
         highest = "struct(before.ring_seq, before.ring_rep, before.seq)"
-        return (
+        found = (
             rows.unionByName(sends, allowMissingColumns=True)
+            .join(F.broadcast(doubtful), list(STREAM), "left_semi")
             .withColumn("before", F.max("last").over(before))
             .where(f"if(is_send, {highest} >= sent, place <= before) and before is not null")
-            .localCheckpoint()
         )
+        if doubtful.isEmpty():
+            return self.history.spark.createDataFrame([], found.schema)
+        return found.localCheckpoint()
 
     @cached_property
     def falling(self) -> DataFrame:
         """Streams in which places do not rise."""
         return self.flaws.where("not is_send").select(*STREAM).distinct()
+
+    @cached_property
+    def is_as_sent(self) -> bool:
+        """Whether frames can be told from sends: all are as they were sent, in order and once."""
+        if not self.cells.is_all_sent:
+            return False
+        sent = Window.partitionBy(*STREAM).orderBy("origin_no")
+        before = F.struct(
+            (F.col("origin_no") + F.col("count")).alias("due"), "ring_seq", "ring_rep", "seq"
+        )
+        crossing = self.sends.withColumn("before", F.lag(before).over(sent)).where(
+            "origin_no < before.due or struct(ring_seq, ring_rep, seq) <="
+            " struct(before.ring_seq, before.ring_rep, before.seq)"
+        )
+        return crossing.isEmpty()
 
     @cached_property
     def moved(self) -> DataFrame:
@@ -319,12 +374,17 @@ class Streams:
 
     @cached_property
     def by_frame(self) -> DataFrame:
-        """One row a frame: its places, contents and receivers."""
-        content = F.struct("digest", "size", "count", "service", "groups", "discard")
+        """One row a frame: its places, contents and receivers.
+
+        Of sessions that were told the same only one is looked at, and counts for all of them.
+        """
+        content = F.struct("digest", "size", "count", "service", "dest")
+        references = self.cells.references.select(*CELL, "weight")
         return (
-            self.rows.groupBy("run_id", *FRAME)
+            self.rows.join(F.broadcast(references), list(CELL))
+            .groupBy("run_id", *FRAME)
             .agg(
-                F.count("*").alias("n"),
+                F.sum("weight").alias("n"),
                 F.min("place").alias("lowest"),
                 F.max("place").alias("highest"),
                 F.min(content).alias("content"),
@@ -357,7 +417,7 @@ class Streams:
     @cached_property
     def has_again(self) -> bool:
         """Whether anything was told twice."""
-        if self.falling.isEmpty() and self.moved.isEmpty():
+        if self.falling.isEmpty() and (self.is_as_sent or self.moved.isEmpty()):
             return False
         return not self.again.isEmpty()
 

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evensong.spark.properties import OF_CONFIGURATIONS, OF_GROUPS, PROPERTIES, Finding, Property
-from evensong.spark.session import is_tiny
 from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
@@ -65,20 +64,14 @@ def judge_all(
             begun += 1
         return judge(history, one, runs, bare)
 
-    if is_tiny(history.spark):
-        found = _in_two_lanes(history, judge_one, chosen)
-    else:
-        found = [judge_one(one) for one in chosen]
+    found = _in_two_lanes(history, judge_one, chosen)
     return [verdict for verdicts in found for verdict in verdicts]
 
 
 def _in_two_lanes(
     history: "History", judge_one: Callable[[Property], list[Verdict]], chosen: list[Property]
 ) -> list[list[Verdict]]:
-    """Judge what is about groups beside everything else: while one is planned, the other runs.
-
-    Large data keep all cores busy as it is, and want their memory for one question at a time.
-    """
+    """Judge what is about groups beside everything else: while one is planned, the other runs."""
     _ = history.spans  # what the lanes share must be there before; nothing else is
     with ThreadPoolExecutor(1) as ring, ThreadPoolExecutor(1) as groups:
         lanes = [groups if one.id in OF_GROUPS else ring for one in chosen]

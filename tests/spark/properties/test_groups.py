@@ -1,10 +1,12 @@
 """Spark's verdicts on groups are those of the judge in memory, case by case and count by count."""
 
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.synthetic import make
 from evensong.sim.evs.groups import GROUP_PROPERTIES, check_groups
 from evensong.sim.groups.draw import draw
 from evensong.sim.groups.run import run_recorded
@@ -14,7 +16,7 @@ from evensong.spark.places import find_places
 from evensong.spark.properties.groups import GROUPS
 from evensong.spark.reading import read_places
 from evensong.spark.verdicts import Verdict, judge
-from evensong.trace.parquet import write_trace
+from evensong.trace.parquet import read_trace, write_trace
 from tests.sim.group_cases import CASES, CLEAN
 from tests.sim.group_language import story
 
@@ -101,3 +103,20 @@ def test_a_trace_without_clients_has_nothing_to_say(
     verdicts: dict[tuple[str, str], Verdict],
 ) -> None:
     assert {verdicts[RING_ALONE, one.id].status for one in GROUPS} == {"vacuous"}
+
+
+def test_what_is_as_it_was_sent_is_judged_without_a_look_at_frames(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trace = make(tmp_path, 1, cycles=1)
+    found = find_places(spark, [str(trace)], tmp_path)
+    read = SparkHistory(spark, read_places(spark, found.places))
+    assert read.streams.is_as_sent
+    told = [one for group in GROUPS for one in judge(read, group, ["calm", "long"], set())]
+    assert "by_frame" not in vars(read.streams)
+    in_memory = {
+        (run_id, name): (one.status.value, one.n_checked)
+        for run_id, history in read_trace(trace).items()
+        for name, one in check_groups(history).by_property.items()
+    }
+    assert {(one.run_id, one.property): (one.status, one.n_checked) for one in told} == in_memory

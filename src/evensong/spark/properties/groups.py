@@ -2,7 +2,7 @@
 
 What is asked is said in `evensong.sim.evs.groups`, which judges the same in memory. Here digests of
 stays are compared first; frames are looked at one by one only where two that should be equal are
-not. Places rise in every stream and a frame has one place: that is asked of all rows, in one pass.
+not, and where cells (`evensong.spark.cells`) leave something open.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.spark.cells import CELL, IS_OWN, IS_PRIVATE, OWN, SENT, STREAM, with_cell
+from evensong.spark.digests import SUMS
 from evensong.spark.history import LIFE, kept
+from evensong.spark.properties import views
 from evensong.spark.properties.finding import Finding, Property
 from evensong.spark.properties.sound import (
     VIOLATION,
@@ -27,7 +30,6 @@ from evensong.spark.streams import (
     LAST_PLACE,
     MEMBER,
     STAY,
-    STREAM,
     VIEW,
 )
 
@@ -36,42 +38,7 @@ if TYPE_CHECKING:
     from evensong.spark.streams import Streams
 
 AT: Final = "concat(place.ring_seq, '.', place.ring_rep, ' ', place.seq, '.', place.sub)"
-DIFFERS: Final = "n_low <> n_high or one_low <> one_high or two_low <> two_high or has_discard"
-
-
-def same_members(history: "History") -> Finding:
-    """G1: a view id is one list of members, and who is shown a view is in it."""
-    shown = history.streams.showings
-    lists = shown.groupBy(*VIEW).agg(
-        F.count("*").alias("times"),
-        F.count_distinct("members").alias("n_lists"),
-        F.min(F.struct("members", "node")).alias("low"),
-        F.max(F.struct("members", "node")).alias("high"),
-    )
-    differing = lists.where("n_lists > 1").selectExpr(
-        "run_id",
-        "low.node as node",
-        "cast(null as bigint) as incarnation",
-        "view as conf_id",
-        "concat('view ', view, ' of ', group, ' is ', low.members, ' at ', low.node, ' and ', "
-        "high.members, ' at ', high.node) as text",
-    )
-    strangers = (
-        shown.withColumn("session", F.explode("sessions"))
-        .where(f"not array_contains(split(members, ' '), {MEMBER})")
-        .groupBy(*LIFE, "turn", "group", "view")
-        .agg(F.min("session").alias("session"))
-        .selectExpr(
-            *LIFE,
-            "view as conf_id",
-            f"concat('view ', view, ' of ', group, ' is shown to ', {MEMBER}, "
-            "', which is not in it') as text",
-        )
-    )
-    return Finding(
-        summed(counted(lists, "if(times > 1, times, 0)")),
-        differing.select(*VIOLATION).union(strangers.select(*VIOLATION)),
-    )
+DIFFERS: Final = " or ".join([*(f"low_{name} <> high_{name}" for name in SUMS), "has_discard"])
 
 
 def same_messages(history: "History") -> Finding:
@@ -102,7 +69,7 @@ def to_the_members(history: "History") -> Finding:
     if history.streams.is_empty:
         return nothing(history)
     streams = history.streams
-    counts = [counted(streams.rows, "1")]
+    counts = [counted(streams.cells.all, "n")]
     violations = _told_to_others(streams).union(_not_there(streams)).union(_not_own(streams))
     shown = streams.digests.select(*VIEW, "members").dropDuplicates(list(VIEW))
     known = streams.streams.select("run_id", "member").withColumn("is_known", F.lit(True))
@@ -146,6 +113,10 @@ def total_order(history: "History") -> Finding:
         f"concat({MEMBER}, ' was told ', {FRAME_NAME}, ' at ', {AT}, ' after something at ', "
         f"{AT.replace('place', 'before')}) as text",
     )
+    if streams.is_as_sent and not streams.has_again:
+        # Each frame is in one set of equal cells, and was told to so many.
+        told = counted(streams.cells.references, "if(weight > 1, n * weight, 0)")
+        return Finding(summed(told), falls)
     moved = streams.moved.selectExpr(
         "run_id",
         "sender as node",
@@ -166,8 +137,11 @@ def sender_order(history: "History") -> Finding:
         return nothing(history)
     streams = history.streams
     rows = streams.first_only(streams.rows)
-    told = rows.groupBy(*STREAM, *FRAME[:3]).count()
+    heard = rows if streams.has_again else streams.deliveries
+    told = heard.groupBy(*STREAM, *FRAME[:3]).count()
     checked = summed(counted(told, "count - 1"))
+    if streams.is_as_sent and streams.falling.isEmpty():
+        return Finding(checked, no_violations(history))
     # If a sender's frames have rising places, whoever was told them in the order of places, as
     # G4 asks of everybody, was told them in the order of sending.
     sent = Window.partitionBy("run_id", *FRAME[:3]).orderBy("origin_no")
@@ -183,6 +157,9 @@ def sender_order(history: "History") -> Finding:
         .orderBy("pos")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
+    crossing = kept(crossing)
+    if crossing.isEmpty() and streams.falling.isEmpty():
+        return Finding(checked, no_violations(history))
     doubtful = (
         rows.join(F.broadcast(crossing), ["run_id", *FRAME[:3]], "left_semi")
         .unionByName(rows.join(F.broadcast(streams.falling), list(STREAM), "left_semi"))
@@ -206,6 +183,8 @@ def as_sent(history: "History") -> Finding:
     if history.streams.is_empty:
         return nothing(history)
     streams = history.streams
+    if streams.is_as_sent and not streams.has_again:
+        return Finding(summed(counted(streams.cells.all, "n")), no_violations(history))
     sent = history.client_sends.join(
         F.broadcast(streams.destinations), [*LIFE, "dest_no"], "left"
     ).selectExpr(
@@ -214,7 +193,7 @@ def as_sent(history: "History") -> Finding:
         "incarnation as sender_inc",
         "session as sender_session",
         "origin_no",
-        "struct(digest, size, count, service, groups, discard) as said",
+        "struct(digest, size, count, service, dest) as said",
     )
     whole = streams.whole.where("not is_cut").selectExpr(
         "run_id", "node as sender", "incarnation as sender_inc", "true as is_whole"
@@ -226,11 +205,15 @@ def as_sent(history: "History") -> Finding:
         .select("run_id", *FRAME, "n", "said", "is_whole", "content", "other")
         .localCheckpoint()
     )
+    checked = counted(streams.by_frame, "n")
+    twice = _told_again(streams) if streams.has_again else no_violations(history)
+    if matched.isEmpty():
+        return Finding(summed(checked), twice)
     unknown = matched.where("said is null and is_whole is null")
     altered = matched.where("said is not null or is_whole").select("run_id", *FRAME, "said")
     name = FRAME_NAME
     rows = streams.rows.join(F.broadcast(altered), ["run_id", *FRAME]).where(
-        "said is null or struct(digest, size, count, service, groups, discard) <> said"
+        "said is null or struct(digest, size, count, service, dest) <> said"
     )
     wrong = rows.selectExpr(
         *LIFE,
@@ -238,7 +221,6 @@ def as_sent(history: "History") -> Finding:
         f"concat({MEMBER}, ' was told ', {name}, if(said is null, ', which was never sent', "
         "' other than it was sent')) as text",
     )
-    twice = _told_again(streams) if streams.has_again else no_violations(history)
     versions = unknown.where("content <> other").selectExpr(
         "run_id",
         "sender as node",
@@ -246,32 +228,8 @@ def as_sent(history: "History") -> Finding:
         "cast(null as string) as conf_id",
         f"concat({name}, ' was told in several versions') as text",
     )
-    checked = summed(counted(streams.by_frame, "n"), counted(unknown, "0", "n"))
+    checked = summed(checked, counted(unknown, "0", "n"))
     return Finding(checked, wrong.union(twice).union(versions))
-
-
-def views_in_order(history: "History") -> Finding:
-    """G7: views have their places among messages, the same for all, and say them rightly."""
-    if history.streams.is_empty:
-        return nothing(history)
-    streams = history.streams
-    kinds = history.spans.select(*LIFE, "conf_no", "conf_id", "is_transitional")
-    misnamed = (
-        streams.first_only(streams.rows)
-        .join(F.broadcast(kinds), [*LIFE, "conf_no"], "left")
-        .where("is_transitional is null or reduced <> is_transitional")
-        .selectExpr(
-            *LIFE,
-            "conf_id",
-            f"concat({MEMBER}, ' was told ', {FRAME_NAME}, ' as ', if(reduced, '', 'not '), "
-            "'reduced in configuration ', coalesce(conf_id, 'none')) as text",
-        )
-    )
-    shown = streams.turns.where("view is not null")
-    return Finding(
-        summed(counted(shown, "1")),
-        misnamed.union(_misplaced(streams)).union(_out_of_turn(streams)),
-    )
 
 
 def causal_order(history: "History") -> Finding:
@@ -280,7 +238,7 @@ def causal_order(history: "History") -> Finding:
         return nothing(history)
     streams = history.streams
     return Finding(
-        summed(counted(streams.sends.where("pos > 0"), "1")),
+        summed(counted(streams.cells.sent, "n_after")),
         streams.flaws.where("is_send").selectExpr(
             *LIFE,
             "cast(null as string) as conf_id",
@@ -297,8 +255,8 @@ def causal_order(history: "History") -> Finding:
 def _spread() -> list[Column]:
     """Return what tells whether all stays of a kind have the same digests."""
     ends = [
-        end(name).alias(f"{name}_{label}")
-        for name in ("n", "one", "two")
+        end(name).alias(f"{label}_{name}")
+        for name in SUMS
         for end, label in ((F.min, "low"), (F.max, "high"))
     ]
     return [F.count("*").alias("n_stays"), F.bool_or("has_discard").alias("has_discard"), *ends]
@@ -310,8 +268,11 @@ def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> Dat
     One row a stay and missing frame, with its `place` and an `other` that was told it; without
     what its sender did not want to have back.
     """
+    about = F.broadcast(asked.select(*STAY).distinct())
+    cells = kept(streams.cells.placed.join(about, list(STAY), "left_semi").select(*CELL).distinct())
     frames = (
-        streams.told.where("turn is not null")
+        streams.told(cells)
+        .where("turn is not null")
         .drop("view")
         .join(F.broadcast(asked), list(STAY))
         .select(*STAY, *FRAME, *kind[2:], "place", "discard", "member")
@@ -336,18 +297,17 @@ def _elsewhere_too(streams: "Streams", missing: DataFrame) -> DataFrame:
 
 def _told_to_others(streams: "Streams") -> DataFrame:
     """G3: frames told to a session that was in none of their groups."""
-    private = (
-        "exists(groups, name -> name like '#%' and "
-        "endswith(name, concat('#', node, '#', incarnation, '.', session)))"
-    )
+    lost = streams.cells.lost
+    if lost.isEmpty():
+        return no_violations(streams.history)
     row = [*STREAM, "pos", *FRAME, "groups"]
-    nowhere = streams.told.where("turn is null").where(f"not {private}")
+    nowhere = streams.told(lost).where("turn is null").where(f"not {IS_PRIVATE}")
     outside = (
         nowhere.groupBy(*row)
         .agg(F.count("*").alias("n"))
         .where("n = size(groups)")
         .select(*row)
-        .union(streams.rows.where("size(groups) = 0").select(*row))
+        .union(streams.cells.rows_of(lost).where("size(groups) = 0").select(*row))
     )
     return outside.selectExpr(
         *LIFE,
@@ -385,18 +345,35 @@ def _not_own(streams: "Streams") -> DataFrame:
         .groupBy(*STREAM, "group")
         .agg(F.min_by(F.struct("regular_seq", "regular_rep", "seq"), "turn").alias("since"))
     )
-    said = (
-        streams.sends.join(F.broadcast(streams.destinations), [*LIFE, "dest_no"])
-        .where("not discard")
-        .withColumn("group", F.explode("groups"))
-        .join(F.broadcast(lasting), [*STREAM, "group"])
-        .where("since < struct(ring_seq, ring_rep, seq)")
-        .select(*STREAM, "origin_no")
+    lasting = kept(lasting)
+
+    def asked(sent: DataFrame, is_since: str) -> DataFrame:
+        return (
+            sent.join(F.broadcast(streams.destinations), [*LIFE, "dest_no"])
+            .where("not discard")
+            .withColumn("group", F.explode("groups"))
+            .join(F.broadcast(lasting), [*STREAM, "group"])
+            .where(is_since)
+        )
+
+    # Where a session was told as much of its own as it sent, and the same, nothing is missing.
+    is_about = "struct(since.regular_seq, since.regular_rep) <= struct(ring_seq, ring_rep)"
+    is_unequal = " or ".join(f"{name} <> coalesce(told_{name}, 0)" for name in OWN)
+    doubtful = kept(
+        asked(streams.cells.sent, is_about)
+        .join(streams.cells.own, [*STREAM, *SENT], "left")
+        .where(is_unequal)
+        .select(*STREAM, *SENT)
         .distinct()
     )
-    own = streams.rows.where(
-        "sender = node and sender_inc = incarnation and sender_session = session"
-    ).select(*STREAM, "origin_no")
+    if doubtful.isEmpty():
+        return no_violations(streams.history)
+    sends = with_cell(streams.sends).join(F.broadcast(doubtful), [*STREAM, *SENT], "left_semi")
+    said = asked(sends, "since < struct(ring_seq, ring_rep, seq)").select(*STREAM, "origin_no")
+    whose = F.broadcast(doubtful.select(*STREAM).distinct())
+    own = streams.rows.where(IS_OWN).join(whose, list(STREAM), "left_semi")
+    own = own.select(*STREAM, "origin_no")
+    said = said.distinct()
     return said.join(own, [*STREAM, "origin_no"], "left_anti").selectExpr(
         *LIFE,
         "cast(null as string) as conf_id",
@@ -428,91 +405,12 @@ def _frames_told(streams: "Streams") -> DataFrame:
     return rows.groupBy("run_id", *FRAME).agg(F.count("*").alias("n"))
 
 
-# What G7 asks of views
-
-
-def _out_of_turn(streams: "Streams") -> DataFrame:
-    """G7: views whose ids or places fall, and first views that are not one's own joining."""
-    group = Window.partitionBy(*STREAM, "group").orderBy("turn")
-    stream = Window.partitionBy(*STREAM).orderBy("turn")
-    so_far = stream.rowsBetween(Window.unboundedPreceding, -1)
-    in_group = group.rowsBetween(Window.unboundedPreceding, -1)
-    rank = F.expr("if(view is null, null, struct(ring_seq, ring_rep, seq, sub, counter))")
-    place = F.expr("if(view is null, null, struct(conf_no, seq, sub))")
-    turns = (
-        streams.turns.withColumn("rank", rank)
-        .withColumn("place", place)
-        .withColumn("rank_before", F.max("rank").over(in_group))
-        .withColumn("place_before", F.max("place").over(so_far))
-        .withColumn("is_first", F.lag("view").over(group).isNull())
-        .where("view is not null")
-    )
-    about = f"concat(view, ' of ', group, ' at ', {MEMBER})"
-    flaws = (
-        (
-            "is_first and not (coalesce(subject, '') = member and coalesce(cause, '') = 'join')",
-            f"concat('the first view of ', {about}, ' is not its own joining')",
-        ),
-        ("rank_before >= rank", f"concat('view ', {about}, ' comes after a later one')"),
-        (
-            "place < place_before",
-            f"concat('view ', {about}, ' comes after one of a later place')",
-        ),
-    )
-    told = ", ".join(f"if({flaw}, {text}, null)" for flaw, text in flaws)
-    return turns.selectExpr(
-        *LIFE, "view as conf_id", f"explode(filter(array({told}), one -> one is not null)) as text"
-    )
-
-
-def _misplaced(streams: "Streams") -> DataFrame:
-    """G7: views that lie on the wrong side of a frame.
-
-    A stream is cut where it has turns; of the pieces of a configuration only the lowest and the
-    highest place matter.
-    """
-    stream = Window.partitionBy(*STREAM).orderBy("at")
-    cuts = streams.turns.select(*STREAM, "at").union(
-        streams.streams.selectExpr(*STREAM, "cast(0 as bigint) as at")
-    )
-    pieces = cuts.distinct().withColumn("until", F.lead("at").over(stream))
-    pieces = pieces.select(*(F.col(name).alias(f"p_{name}") for name in (*STREAM, "at", "until")))
-    is_in = F.expr(
-        " and ".join(f"{name} = p_{name}" for name in STREAM)
-        + " and p_at <= pos and (p_until is null or pos < p_until)"
-    )
-    rows = streams.first_only(streams.rows.select(*STREAM, "pos", "conf_no", "place", *FRAME))
-    low = F.struct(F.col("place.seq").alias("seq"), F.col("place.sub").alias("sub"))
-    folded = (
-        rows.join(F.broadcast(pieces), is_in)
-        .groupBy(*STREAM, F.col("conf_no").alias("row_conf_no"), F.col("p_at").alias("piece"))
-        .agg(F.min(low).alias("lowest"), F.max(low).alias("highest"))
-    )
-    wrong = (
-        streams.turns.where("view is not null")
-        .join(folded, list(STREAM))
-        .where(
-            "if(piece < at, row_conf_no > conf_no or "
-            "(row_conf_no = conf_no and highest >= struct(seq, sub)), "
-            "row_conf_no < conf_no or (row_conf_no = conf_no and lowest < struct(seq, sub)))"
-        )
-        .select(*STREAM, "turn", "view", "group")
-        .distinct()
-    )
-    return wrong.selectExpr(
-        *LIFE,
-        "view as conf_id",
-        f"concat('view ', view, ' of ', group, ' at ', {MEMBER}, "
-        "' is on the wrong side of a frame') as text",
-    )
-
-
 GROUPS: Final = (
     Property(
         "G1",
         "one view id, one list of members",
         "Members that are shown the same view see the same members, in the same order.",
-        same_members,
+        views.same_members,
     ),
     Property(
         "G2",
@@ -548,7 +446,7 @@ GROUPS: Final = (
         "G7",
         "views in order with messages",
         "A change of members lies between the same messages for every member.",
-        views_in_order,
+        views.views_in_order,
     ),
     Property(
         "G8",
