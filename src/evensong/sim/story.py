@@ -24,6 +24,7 @@ from evensong.core.effects import (
     StateChange,
     TokenVisit,
     Unicast,
+    WindowGrown,
 )
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem import wire
@@ -153,7 +154,7 @@ class Story:
             self._tell("lives", processor, "halts", f"({effect.reason})")
         elif isinstance(effect, Persist):
             self._tell("writes", processor, "writes its stable record")
-        elif isinstance(effect, Sent | SafeLine | TokenVisit):
+        elif isinstance(effect, Sent | SafeLine | TokenVisit | WindowGrown):
             pass  # a story is about what is received; the trace has these
 
     # Telling
