@@ -1,19 +1,27 @@
 """What each engine is held to: its invariants, its promises, its table of states and events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
 from evensong.sim.coverage import Table
 from evensong.sim.evs import Verdicts, Violation
-from evensong.sim.history import History
+from evensong.sim.history import History, LifeId
 from evensong.sim.setup import TOTEM, TRANSIS, Options
 from evensong.sim.transis import judge as lansis_judge
 from evensong.sim.transis.check import LansisInvariants
 from evensong.sim.transis.table import DOMAIN
 from evensong.sim.world import Observer
+
+
+class Judge(Protocol):
+    """Holds a history against what an engine promises."""
+
+    def __call__(self, history: History, submitted: Mapping[LifeId, int] | None = None) -> Verdicts:
+        """Judge it; `submitted` is what each life was handed over, if its end does not tell."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,7 @@ class Rules:
 
     watcher: Callable[[], Observer]  # checks invariants at every step
     look_back: Callable[[Observer], list[Violation]]  # what only the whole run shows it
-    judge: Callable[[History], Verdicts]
+    judge: Judge
     table: Table
     invariants: tuple[str, ...]
     properties: tuple[str, ...]

@@ -141,18 +141,18 @@ class Graph:
         index = self.index_by_member[message.sender_id]
         number = message.number
         assert number == self.inserted[index] + 1
-        past = [*self.stable]
+        least = [*self.stable]  # what its predecessors followed that are forgotten
+        pasts = [least]
         previous = self.nodes[index].get(number - 1)
         if previous is not None:
-            past = [*map(max, past, previous.past)]
+            pasts.append(previous.past)
         for member, acked in message.acks:
             at = self.index_by_member[member]
             assert acked <= self.inserted[at]
-            node = self.nodes[at].get(acked)
-            if node is not None:
-                past = [*map(max, past, node.past)]
-            elif acked > past[at]:
-                past[at] = acked
+            followed = self.nodes[at].get(acked)
+            if followed is not None:
+                pasts.append(followed.past)
+        past = [*map(max, *pasts)] if len(pasts) > 1 else least
         past[index] = number
         node = Node(message, index, past)
         self.nodes[index][number] = node
@@ -185,12 +185,15 @@ class Graph:
         found: list[Node] = []
         for at, line in enumerate(stable):
             if old[at] == line and past[at] > line:
-                line = min([one[at] for one in self.acked])
-                for number in range(stable[at] + 1, line + 1):
-                    newly = self.nodes[at][number]
-                    self.window -= newly.message.kind == REGULAR
-                    found.append(newly)
-                stable[at] = line
+                break
+        else:
+            return found  # nobody waited for this
+        for at, line in enumerate(map(min, *self.acked) if self.size > 1 else past):
+            for number in range(stable[at] + 1, line + 1):
+                newly = self.nodes[at][number]
+                self.window -= newly.message.kind == REGULAR
+                found.append(newly)
+            stable[at] = line
         return found
 
     # -- asking ------------------------------------------------------------------------------

@@ -243,12 +243,14 @@ class Flow:
     def _note_missing(self, limits: list[int] | None, now: int) -> None:
         view = self.view
         graph = view.graph
+        known, deadlines = graph.known, view.requests.deadlines
         for index, inserted in enumerate(graph.inserted):
-            is_missing = False
-            if graph.known[index] > inserted:
+            if known[index] > inserted:
                 limit = limits[index] if limits is not None else NEVER
                 is_missing = bool(graph.missing(index, limit, 1))
-            view.requests.note(index, now, is_missing=is_missing)
+                view.requests.note(index, now, is_missing=is_missing)
+            elif deadlines[index] != NEVER:
+                view.requests.note(index, now, is_missing=False)
 
     def ask(self, now: int) -> None:
         """Ask everybody for what is missing and due to be asked for."""

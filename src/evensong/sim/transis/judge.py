@@ -8,7 +8,7 @@ A BASIC message is delivered when it first comes, by whoever gets it: it is no p
 have in common when they go on together (LV1), nor of the causal order (LC1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -19,7 +19,7 @@ from evensong.core.unit import UnitId
 from evensong.sim.evs import basics, membership, sets, walk
 from evensong.sim.evs.reading import Com, LifeReading, Reading, Span
 from evensong.sim.evs.verdict import Finding, Verdicts
-from evensong.sim.history import CUT, Delivery, History
+from evensong.sim.history import CUT, Delivery, History, LifeId
 
 GONE: Final = ("fail", "stop")
 
@@ -337,7 +337,7 @@ PROPERTIES: Final[dict[str, Callable[[Reading], Finding]]] = {
 }
 
 
-def check(history: History) -> Verdicts:
-    """Judge a run."""
-    reading = Reading(history)
+def check(history: History, submitted: Mapping[LifeId, int] | None = None) -> Verdicts:
+    """Judge a run; `submitted` is what each life was handed over, by default as its end tells."""
+    reading = Reading(history, submitted)
     return Verdicts([judge(reading) for judge in PROPERTIES.values()])
