@@ -128,7 +128,7 @@ def _pasts(reading: Reading) -> dict[UnitId, dict[UnitId, int]]:
         for row in one.life.deliveries[taken : send.pos]:
             if row.service is not Service.BASIC:
                 _merge(past, pasts.get(row.unit_id, {}), row.unit_id)
-        if send.service is not Service.BASIC:
+        if send.service is not Service.BASIC and send.unit_id not in pasts:
             pasts[send.unit_id] = dict(past)
             _merge(past, {}, send.unit_id)
         seen[one.name] = (conf_no, max(taken, send.pos), past)
