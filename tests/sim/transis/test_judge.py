@@ -37,7 +37,7 @@ def test_a_sound_run_passes() -> None:
         # p delivers what q sent after m1 before m1.
         ("causal, del m1, del m2, del m3", "causal, del m2, del m1, del m3", {"LC1"}),
         # q says other than p that a message was safe for both only.
-        ("send m2 safe, del m2, del m3, conf", "send m2 safe, del m2 reduced, del m3, conf", {"LV2"}),
+        ("safe, del m2, del m3, conf", "safe, del m2 reduced, del m3, conf", {"LV2"}),
         # The same id stands for two memberships.
         ("p: conf R1{p,q,r}", "p: conf R1{p,q}", {"LM1"}),
         # A view that does not have whoever installs it.

@@ -225,14 +225,13 @@ class Flow:
 
     def _advance(self, now: int) -> None:
         view = self.view
-        stable = sum(view.graph.stable)
         view.advance()
         stuck = self.timers.stuck
         if view.graph.window < view.window.w_high or self.is_quiet:
             stuck.stop()
-        elif not stuck.is_armed() or stable != view.stable_seen:
+        elif not stuck.is_armed() or view.settled != view.settled_seen:
             stuck.start(now)
-        view.stable_seen = stable
+        view.settled_seen = view.settled
 
     def is_blocked(self, now: int) -> bool:
         """Whether the window is full."""

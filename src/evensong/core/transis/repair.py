@@ -83,8 +83,9 @@ class Resends:
             return
         if sent_at is not None and now - sent_at < self._parameters.nack_delay:
             return
-        slot = self._parameters.retr_slot * rank
-        self._due[key] = now + (self._rng.randrange(slot + 1) if rank else 0)
+        slot = self._parameters.retr_slot
+        # Each has a slot of its own: by then it has heard whoever had the one before.
+        self._due[key] = now + (slot * rank + self._rng.randrange(slot) if rank else 0)
 
     def cancel(self, index: int, number: int, now: int) -> None:
         """Leave it: somebody else did."""

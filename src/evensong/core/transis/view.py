@@ -90,7 +90,8 @@ class View:
         "requests",
         "resends",
         "safe_line",
-        "stable_seen",
+        "settled",
+        "settled_seen",
         "toto",
         "view_id",
         "window",
@@ -119,7 +120,8 @@ class View:
         self.decided_count = 0  # of them, those that ToTo decided on
         self.safe_line = 0  # everybody has the ordered messages up to this place
         self.window_max = 0  # the most messages that were unstable at once
-        self.stable_seen = 0  # how much was stable when the stuck detector looked last
+        self.settled = 0  # regular messages that everybody has
+        self.settled_seen = 0  # as the stuck detector saw it last
         # Nobody has more unstable messages than this, and what is stable for their sender when it
         # sends the next is stable for whoever inserts that.
         self._bound: Final = size * parameters.w_high
@@ -158,6 +160,7 @@ class View:
     def _note_stable(self, newly: list[Node]) -> None:
         self.window.on_stable(len(newly))
         for node in newly:
+            self.settled += node.message.kind == REGULAR
             if node.is_delivered:
                 self.graph.forget(node)
 
