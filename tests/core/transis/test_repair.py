@@ -68,6 +68,20 @@ def test_who_hears_another_answer_does_not() -> None:
     assert resends.take_due(10 + P.nack_delay) == [(0, 7)]
 
 
+def test_who_is_asked_again_does_not_rely_on_others() -> None:
+    # All hear the sender's answer but the one that it is for.
+    first, second = (Resends(P, Random(2)) for _ in range(2))
+    answered = []
+    for request in range(1, 4):
+        now = request * P.nack_retry
+        for rank, resends in enumerate((first, second), 1):
+            resends.plan(0, 7, rank, now)
+            resends.cancel(0, 7, now + 100)
+            if resends.take_due(now + 3 * P.retr_slot):
+                answered.append((request, rank))
+    assert answered == [(2, 1), (3, 1), (3, 2)]
+
+
 def test_no_more_than_so_many_wait() -> None:
     resends = Resends(P, Random(2))
     for number in range(2 * RESENDS_MAX):
