@@ -67,14 +67,14 @@ TRANSIS_MUTANTS: Final = (
         "        timers.agree.start(now)\n        if agreement.published",
         "        self.view.toto._phi = (self.view.graph.size - sum(self.flow.failed)) // 2\n"
         "        timers.agree.start(now)\n        if agreement.published",
-        seeds(0, 60),
+        seeds(4, 5),
     ),
     TransisMutant(
         "what follows a JOIN counts",
         "dag.py",
         "        return not first_join or node.number <= first_join\n",
         "        return first_join >= 0\n",
-        seeds(0, 60),
+        seeds(11, 12),
     ),
     TransisMutant(
         "regular messages are sent after a JOIN",
@@ -114,7 +114,7 @@ TRANSIS_MUTANTS: Final = (
         "    def __hash__(self) -> int:\n"
         "        return hash(self[:2])\n\n"
         '    def __str__(self) -> str:\n        return f"{self.proc}@',
-        seeds(0, 20),
+        seeds(2, 3),
     ),
     TransisMutant(
         "a JOIN is repeated as a new message",
@@ -282,7 +282,7 @@ TRANSIS_MUTANTS: Final = (
         "        if not graph.is_new(index, message.number):\n",
         "        view.receive_basic(message)\n"
         "        if not graph.is_new(index, message.number):\n",
-        seeds(0, 12),
+        seeds(1, 2),
     ),
 )
 

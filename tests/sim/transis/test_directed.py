@@ -244,6 +244,7 @@ def test_a_stranger_with_whom_nothing_comes_about_is_left_alone_for_a_while() ->
     stage = Stage(1, 2, 3)
     stage.form()
     stage.rule(DROP, "join", 3)  # all that it says is heard but its agreement
+    stage.rule(DROP, "retr", 3)
     stage.strike(Partition(0, ((1, 2), (3,))))
     stage.run(100_000)
     stage.strike(Heal(0))
