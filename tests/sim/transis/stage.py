@@ -30,6 +30,7 @@ class Stage:
         self.history = History()
         self.delivered: dict[ProcessorId, list[str]] = {node: [] for node in nodes}
         self.views: dict[ProcessorId, list[tuple[ProcessorId, ...]]] = {node: [] for node in nodes}
+        self.datagrams: list[bytes] = []
         self.sent: list[tuple[int, ProcessorId, str]] = []
         options = Options(nodes, seed, engine=TRANSIS, lansis=self.parameters)
         self.world = World(Setup(options), engine_of(options), self.history, self, is_asleep=True)
@@ -48,6 +49,7 @@ class Stage:
         elif isinstance(effect, Install):
             self.views[processor.node].append(effect.configuration.members)
         elif isinstance(effect, Broadcast):
+            self.datagrams.append(effect.datagram)
             self.sent.append((self.world.now, processor.node, KIND_NAMES[effect.datagram[0]]))
 
     def stepped(self, processor: Processor) -> None:

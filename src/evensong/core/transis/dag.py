@@ -127,6 +127,8 @@ class Graph:
             message = orphans.get(number)
             if message is None or (limits is not None and number > limits[index]):
                 continue
+            if message.kind != JOIN and self._first_join[index]:
+                continue  # it has published, and must be quiet: it would be beyond every cut
             for member, acked in message.acks:
                 if inserted[indices[member]] < acked:
                     break

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Final, final
 
-from evensong.core.ids import RingId
+from evensong.core.ids import PROCESSORS_MAX, RingId
 from evensong.core.transis.frames import Entry, Message, Proposal, ViewId
 from evensong.core.transis.parameters import Parameters
 from evensong.core.transis.view import View
@@ -50,8 +50,11 @@ class Agreement:
 
     def begin(self, joint: Iterable[Entry], failed: Iterable[Entry]) -> None:
         """Propose for the first time in this view."""
-        self.joint.update(self.mates, joint)
-        self.failed.update(failed)
+        self.joint.update(self.mates)
+        for entry in sorted(joint):
+            if len(self.joint) < ENTRIES_MAX:
+                self.joint.add(entry)
+        self.failed.update(entry for entry in failed if entry in self.joint)
 
     def record(self, entry: Entry, proposal: Proposal, message: Message) -> None:
         """Keep who has published what."""
@@ -110,7 +113,8 @@ class Agreement:
         finals = self.finals(proposal)
         if finals is None or any(self._is_outside(one, view) for one in finals):
             return None
-        return finals
+        procs = {one.sender_id for one in finals}  # of each the one entry that is not past
+        return finals if len(procs) == len(finals) <= PROCESSORS_MAX else None
 
     def _is_outside(self, message: Message, view: View) -> bool:
         graph = view.graph

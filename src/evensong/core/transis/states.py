@@ -36,6 +36,8 @@ from evensong.core.transis.membership import Agreement, Passage, next_view_id, v
 from evensong.core.transis.parameters import Parameters
 from evensong.core.transis.view import View
 
+VIEW_NO_LEAP: Final = 2**40  # no honest view is so far ahead; whoever followed could not go back
+
 
 class State(Enum):
     """The states of the membership."""
@@ -244,6 +246,9 @@ class StateMachine:
             for needed in self.passage.help_for(entry, now):
                 self.flow.retransmit(needed)
         is_mate = message.view_id == self.view.view_id
+        if max(one.view_no for one in proposal.joint) > self.view.view_id.seq + VIEW_NO_LEAP:
+            self.flow.drop("join with a leap in view numbers")
+            return
         self.met.add("join of a mate" if is_mate else "join of a foreigner")
         agreement = self.agreement
         if self.state is State.AGREE and (
@@ -384,7 +389,7 @@ class StateMachine:
             self.flow.drop("aj of a member elsewhere")
         else:
             self.met.add("aj of a foreigner")
-            if state is State.COLLECT:
+            if state is State.COLLECT and len(self._cands) < wire.ENTRIES_MAX:
                 self._cands.update(
                     [Entry(proc, life, head.view_id.seq) for proc, life in attempt.members]
                 )
