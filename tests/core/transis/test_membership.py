@@ -4,7 +4,7 @@ from evensong.core.transis import wire
 from evensong.core.transis.frames import JOIN, Entry, Message, Proposal
 from evensong.core.transis.membership import Agreement, Passage, next_view_id, view_id_of
 from evensong.core.transis.parameters import Parameters
-from tests.core.transis.chains import VIEW
+from tests.core.transis.chains import VIEW, Place
 
 A, B, C, D = (Entry(proc, 1, VIEW.seq) for proc in range(1, 5))
 
@@ -123,6 +123,39 @@ def test_a_views_number_is_above_those_of_all_who_come_into_it() -> None:
     gone = Entry(5, 1, 90)
     proposal = Proposal((A, far, gone), (gone,))
     assert next_view_id(proposal, [join(A, proposal), join(far, proposal)]).seq == 41
+
+
+def test_who_is_heard_in_a_view_that_i_proposed_before_is_followed() -> None:
+    view = Place(3).view
+    view.graph.inserted[:] = [9, 9, 9]
+    made = agreement(A, B, C)
+    first = publish(made)
+    for entry in (B, C):
+        made.record(entry, first, join(entry, first))
+    view_id = next_view_id(first, [join(entry, first) for entry in (A, B, C)])
+    assert made.older(view_id, view) is None  # it is no earlier one yet
+    made.joint.add(D)
+    publish(made)
+    older = made.older(view_id, view)
+    assert older is not None
+    assert older[0] == first
+    assert made.older(view_id._replace(rep=1), view) is None
+    made.failed.add(C)
+    assert made.older(view_id, view) is None  # not with whom I have given up since
+    made.failed.clear()
+    view.graph.inserted[:] = [9, 9, 8]
+    assert made.older(view_id, view) is None  # nor without its final in my graph
+
+
+def test_a_final_whose_past_is_lost_is_out_of_reach() -> None:
+    view = Place(3).view
+    view.graph.inserted[:] = [9, 9, 8]
+    made = agreement(A, B, C)
+    proposal = publish(made)
+    for entry in (B, C):
+        made.record(entry, proposal, join(entry, proposal))
+    assert made.late() == []
+    assert made.out_of_reach(view) == [C]
 
 
 def test_no_view_id_is_nobodys() -> None:

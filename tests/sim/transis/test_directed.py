@@ -415,14 +415,3 @@ def test_a_crash_during_an_agreement_costs_one_more_round() -> None:
     stage.run(120_000)
     assert stage.views[1] == stage.views[2] == [(1, 2)]
     stage.finish()
-
-
-def test_who_is_heard_in_a_view_that_i_proposed_before_is_followed() -> None:
-    # 1 and 2 publish the same and 2 installs it; meanwhile a third's word makes 1 propose more.
-    stage = Stage(1, 2, 3, 4)
-    stage.form()
-    stage.strike(Leave(0, 4))
-    stage.rule(DROP, "join", 3, 1, times=2)
-    stage.rule(DROP, "null", 2, 1, times=1)
-    stage.run(400_000)
-    stage.finish()
