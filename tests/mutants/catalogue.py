@@ -12,8 +12,15 @@ from tests.mutants.planted_in_groups import GROUP_MUTANTS
 from tests.mutants.planted_in_membership import MEMBERSHIP_MUTANTS
 from tests.mutants.planted_in_ordering import ORDERING_MUTANTS
 from tests.mutants.planted_in_recovery import RECOVERY_MUTANTS
+from tests.mutants.planted_in_transis import TRANSIS_MUTANTS
 
-MUTANTS: Final = (*RECOVERY_MUTANTS, *ORDERING_MUTANTS, *MEMBERSHIP_MUTANTS, *GROUP_MUTANTS)
+MUTANTS: Final = (
+    *RECOVERY_MUTANTS,
+    *ORDERING_MUTANTS,
+    *MEMBERSHIP_MUTANTS,
+    *GROUP_MUTANTS,
+    *TRANSIS_MUTANTS,
+)
 
 EQUIVALENT: Final = (
     Equivalent(
@@ -23,7 +30,7 @@ EQUIVALENT: Final = (
     ),
 )
 
-# Pitfalls of the specification, by number: the mutants that fall into them, or why none can.
+# Pitfalls of the ring's specification, by number: the mutants that fall into them, or why none can.
 PITFALLS: Final[dict[int, tuple[str, ...] | str]] = {
     1: ("old ring not frozen", "late old-ring message accepted in recovery"),
     2: ("echoes of a past ring taken as foreign", "old Joins end an operational ring"),

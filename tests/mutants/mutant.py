@@ -15,9 +15,18 @@ class Seeds:
     first: int
     last: int
     clients: bool = False  # the runs have clients
+    engine: str = "totem"
 
     def __str__(self) -> str:
-        return f"swarm seeds {self.first}:{self.last}{' with clients' if self.clients else ''}"
+        said = f"swarm seeds {self.first}:{self.last}{' with clients' if self.clients else ''}"
+        return said if self.engine == "totem" else f"{said} of {self.engine}"
+
+    @property
+    def module(self) -> str:
+        """Return the module whose `run` runs a seed."""
+        if self.engine == "transis":
+            return "evensong.sim.transis.swarm"
+        return "evensong.sim.groups.draw" if self.clients else "evensong.sim.swarm"
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,7 @@ def _environment(sources: Path) -> dict[str, str]:
 
 
 def _run_seeds(seeds: Seeds, sources: Path) -> tuple[bool, str]:
-    module = "evensong.sim.groups.draw" if seeds.clients else "evensong.sim.swarm"
-    script = SWARM.format(first=seeds.first, last=seeds.last, module=module)
+    script = SWARM.format(first=seeds.first, last=seeds.last, module=seeds.module)
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=_environment(sources),

@@ -8,6 +8,7 @@ import pytest
 from tests.mutants.catalogue import EQUIVALENT, MUTANTS, PITFALLS
 from tests.mutants.mutant import Mutant, Seeds
 from tests.mutants.planted_in_groups import GROUP_MUTANTS
+from tests.mutants.planted_in_transis import SPECIFIED, TRANSIS_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,3 +59,9 @@ def test_every_pitfall_of_the_specification_has_its_mutant_or_its_reason() -> No
             assert set(mutants_or_reason) <= names
         else:
             assert mutants_or_reason.endswith(".")
+
+
+def test_every_mutant_that_the_specification_of_transis_lists_is_planted() -> None:
+    names = {mutant.name for mutant in TRANSIS_MUTANTS}
+    assert sorted(SPECIFIED) == list(range(1, 25))
+    assert {name for planted in SPECIFIED.values() for name in planted} <= names

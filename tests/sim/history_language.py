@@ -4,9 +4,11 @@ A line a life: `name: step, step, …`. Lives of one processor over restarts are
 
     conf R1{p,q}            installs regular R1, following what it was in
     conf T2{p}<R1           installs transitional T2 of R1
-    send m1, send m3 safe   first broadcast; the unit is named for its sender, in order of sending
+    send m1, send m3 safe   first broadcast; the unit is named for its sender, in order of sending;
+                            `causal` and `basic` are services as well
     del m1                  delivers a unit that somebody sends
     token R1 5 sent 3 fcc 4 a visit of the token
+    window R1 7 of 9        7 messages are unacknowledged where 9 may be
     commit R1               the membership protocol agrees to R1
     quiesce, fail, stop     the end; a line without one is a recording that was cut off
     lost                    the end, some time after what was recorded last
@@ -18,14 +20,23 @@ from the first line to the last, in the order of sending.
 Steps take a suffix for lies: `del m1 as R1#7` delivers under another key, `del m1 for R1` names
 another configuration, `del m1 body x` has another content, `del m1 agreed` another service, `del m1
 from q` another sender; `del m1 line 3` is told that everybody has all up to number 3; `send m1 no
-2` is a client's second unit; `conf T2{p} regular` is no longer transitional. `del 1/1:9` delivers a
+2` is a client's second unit; `del m1 reduced` is safe for those who go on only, `del m1 gap` was
+ordered without votes; `conf T2{p} regular` is no longer transitional. `del 1/1:9` delivers a
 unit by its identity that nobody sent.
 """
 
 import re
 from typing import NamedTuple
 
-from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, TokenVisit
+from evensong.core.effects import (
+    Deliver,
+    Packet,
+    Sent,
+    Service,
+    StateChange,
+    TokenVisit,
+    WindowGrown,
+)
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.core.totem.frames import RegularMessage
 from evensong.core.unit import UnitId, encode_unit
@@ -75,7 +86,7 @@ def _plan(lines: list[tuple[str, list[str]]]) -> dict[str, _Unit]:
                     UnitId(processor(name), int(incarnation or 1), origin_no),
                     ring,
                     last_seq[ring],
-                    Service.SAFE if "safe" in words else Service.AGREED,
+                    next((one for one in Service if one.name.lower() in words), Service.AGREED),
                 )
     return units
 
@@ -118,6 +129,8 @@ def _perform(life: Life, step: str, now: int, units: dict[str, _Unit]) -> None:
     elif verb == "token":
         ring, token_seq, _, sent, _, fcc = words
         life.visit(TokenVisit(conf_id(ring), int(token_seq), 0, 0, int(fcc), int(sent), 0), now)
+    elif verb == "window":
+        life.grow_window(WindowGrown(conf_id(words[0]), int(words[1]), int(words[3])), now)
     elif verb == "commit":
         life.change_state(StateChange("commit", conf_id(words[0]), "", 0), now)
     else:
@@ -164,8 +177,9 @@ def _delivery(life: Life, words: list[str], units: dict[str, _Unit]) -> Deliver:
             line = int(lies[at + 1])
         elif word == "from":
             sender_id = processor(lies[at + 1])
-        elif word in ("agreed", "safe"):
+        elif word in ("agreed", "safe", "causal", "basic"):
             service = Service[word.upper()]
     payload = encode_unit(unit.unit_id, body)
     message = RegularMessage(sender_id, ring_id, seq, service, 0, 0, payload)
-    return Deliver(where, [message], line, after_gap=False)
+    is_reduced = "reduced" in lies
+    return Deliver(where, [message], line, after_gap="gap" in lies, reduced=is_reduced)

@@ -29,7 +29,7 @@ def test_a_scenario_gives_its_story(path: Path, request: pytest.FixtureRequest) 
 def test_a_scenario_says_what_it_shows_and_after_whom(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     comment = " ".join(takewhile(lambda line: line.startswith("# "), lines))
-    assert re.search(r"\[(SRP|EVS|Aga94|Amir95)\b[^]]*\]\.$", comment), comment
+    assert re.search(r"\[(SRP|EVS|Aga94|Amir95|Transis)\b[^]]*\]\.$", comment), comment
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ KEY: Final = re.compile(r"^[A-Za-z]\w*")
 DEFINED_KEY: Final = re.compile(r"\*\*\[(\w+)\]\*\*")
 DEVIATION: Final = re.compile(r"docs/deviations\.md#([\w-]+)")
 # What a promise is checked by; not a letter of a story, as in `G` or `I`.
-PROPERTY: Final = re.compile(r"\b(?:EVS\d(?:\.\d)?|T[MRF]\d|TG|FIFO|LV-\d|[DGIS]\d+)\b")
+PROPERTY: Final = re.compile(
+    r"\b(?:EVS\d(?:\.\d)?|T[MRF]\d|TG|FIFO|LV-\d|L[VCASBMW]?\d+|[DGIS]\d+)\b"
+)
 DEPENDENCY: Final = re.compile(r"^[A-Za-z0-9._-]+")
 
 # Put together here, so that this file does not hold what it looks for.

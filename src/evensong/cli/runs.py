@@ -7,7 +7,7 @@ from typing import Final
 from evensong.sim import coverage
 from evensong.sim.campaign import Done, Task
 from evensong.sim.groups.run import HAPPENINGS
-from evensong.sim.setup import Setup
+from evensong.sim.setup import TOTEM, Setup
 from evensong.sim.tally import Failure, Tally
 
 SHOWN_MAX: Final = 10  # failing runs told one by one
@@ -71,10 +71,12 @@ def print_summary(tally: Tally, seeds_text: str, seconds: float) -> None:
     )
     struck = ", ".join(f"{kind} {n}" for kind, n in sorted(tally.faults.items()) if kind != "calm")
     print(folded("  faults, in runs ", struck or "none"))
-    print(f"                  while a ring formed, in {tally.runs_with_fault_in_change}")
+    forming = "a ring formed" if tally.engine == TOTEM else "a view was agreed on"
+    print(f"                  while {forming}, in {tally.runs_with_fault_in_change}")
     unreached = tally.pairs_unreached()
-    reached = len(coverage.REACHABLE) - len(unreached)
-    print(f"  state x event   {reached} of {len(coverage.REACHABLE)} pairs that can happen")
+    pairs = len(tally.rules.table.reachable)
+    reached = pairs - len(unreached)
+    print(f"  state x event   {reached} of {pairs} pairs that can happen")
     if unreached and tally.runs >= UNREACHED_SHOWN_FROM:
         print(unreached_text(unreached))
     if tally.clients:

@@ -29,7 +29,7 @@ from evensong.core.ids import PROCESSORS_MAX
 from evensong.errors import BadScenario, BadTrace, EvensongError
 from evensong.sim import campaign
 from evensong.sim.campaign import Task
-from evensong.sim.setup import Setup
+from evensong.sim.setup import ENGINES, TOTEM, Setup
 from evensong.sim.shrink import Shrinker, save
 from evensong.sim.tally import Failure, Tally
 from evensong.trace.schema import arrow
@@ -68,6 +68,12 @@ def register(subparsers: Subparsers) -> None:
         help="clients join groups, send and keep replicated state; groups are checked, too",
     )
     parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=TOTEM,
+        help=f"what the processors run (default: {TOTEM})",
+    )
+    parser.add_argument(
         "--jobs", type=runs.within(1, 1_024), metavar="J", help="processes (default: all cores)"
     )
     parser.add_argument("--trace", metavar="DIR", help="write each run's trace there, as Parquet")
@@ -92,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = min(work.total, args.jobs or os.cpu_count() or 1)
     if args.trace:
         _check_trace(args.trace, work)
-    tally = Tally(clients=work.has_clients)
+    tally = Tally(clients=work.has_clients, engine=work.engine)
     started = time.monotonic()
     is_interrupted, trouble = False, ""
     try:
@@ -145,29 +151,42 @@ class _Work(NamedTuple):
     total: int
     has_run: Callable[[str], bool]  # whether a run id is of one of them
     has_clients: bool
+    engine: str
 
 
 def _work(args: argparse.Namespace) -> _Work:
     trace = args.trace or ""
     if args.plan:
-        if args.nodes is not None or args.messages is not None or args.clients:
+        is_said_twice = args.nodes is not None or args.messages is not None or args.clients
+        if is_said_twice or args.engine != TOTEM:
             raise BadScenario(
-                f"--plan {args.plan} says who runs and what is sent: no --nodes, "
-                "no --messages, no --clients beside it"
+                f"--plan {args.plan} says who runs and what is sent: no --engine, "
+                "no --nodes, no --messages, no --clients beside it"
             )
         setup = campaign.load_setup(args.plan)
-        task = Task(setup.options.seed, plan=args.plan, trace=trace)
+        engine = setup.options.engine
+        task = Task(setup.options.seed, plan=args.plan, trace=trace, engine=engine)
         has_clients = setup.clients is not None
-        return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id(), has_clients)
+        return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id(), has_clients, engine)
+    if args.clients and args.engine != TOTEM:
+        raise BadScenario(f"--clients: {args.engine} has no groups above it yet")
     seeds = args.seeds if args.seeds is not None else range(args.seed, args.seed + 1)
     return _Work(
         (
-            Task(seed, args.nodes, args.messages, trace=trace, clients=args.clients)
+            Task(
+                seed,
+                args.nodes,
+                args.messages,
+                trace=trace,
+                clients=args.clients,
+                engine=args.engine,
+            )
             for seed in seeds
         ),
         seeds.stop - seeds.start,
         lambda run_id: _is_seed(run_id) and int(run_id) in seeds,
         args.clients,
+        args.engine,
     )
 
 

@@ -15,14 +15,20 @@ from evensong.core.ids import Configuration, ProcessorId, RingId
 
 
 class Service(Enum):
-    """What the sender asked of a message's delivery."""
+    """What the sender asked of a message's delivery.
+
+    A ring orders everything, so whoever asks it for less asks for AGREED: the layer above sees to
+    that. The values of AGREED and SAFE are the ring's on the wire.
+    """
 
     AGREED = 1
     SAFE = 2
+    BASIC = 3  # once, to every active member
+    CAUSAL = 4  # and after everything that its sender had seen
 
 
 class Packet(NamedTuple):
-    """What the layer above hands over when the token is here."""
+    """What the layer above hands over when it can be sent."""
 
     service: Service
     payload: bytes
@@ -66,7 +72,8 @@ class Outgoing(Protocol):
 class Sent:
     """Packets of ours got their places in the order, `first_seq` and those after it.
 
-    They are to be broadcast as `outgoing` lays them out; on a ring of one, none is.
+    They are to be broadcast as `outgoing` lays them out; on a ring of one, none is. An engine that
+    orders by votes knows no place yet: then `first_seq` is 0, and each packet has its own `Sent`.
     """
 
     __slots__ = ("first_seq", "outgoing", "packets", "ring_id")
@@ -97,7 +104,7 @@ class Ordered(Protocol):
 
     @property
     def seq(self) -> int:
-        """Its number there."""
+        """Its number there; 0 if its service asks for no place in a total order."""
 
     @property
     def sender_id(self) -> ProcessorId:
@@ -164,15 +171,25 @@ class Deliver:
     an object of its own when somebody wants to see it.
     """
 
-    __slots__ = ("after_gap", "conf_id", "parts", "safe_line")
+    __slots__ = ("after_gap", "conf_id", "parts", "reduced", "safe_line")
 
     def __init__(
-        self, conf_id: RingId, parts: Sequence[Part], safe_line: int, *, after_gap: bool
+        self,
+        conf_id: RingId,
+        parts: Sequence[Part],
+        safe_line: int,
+        *,
+        after_gap: bool,
+        reduced: bool = False,
     ) -> None:
         self.conf_id: Final = conf_id
         self.parts: Final = parts  # at least one
         self.safe_line: Final = safe_line  # all members have everything up to here
-        self.after_gap: Final = after_gap  # a message before it is lost to this configuration
+        # A message before it is lost to this configuration, or who is cut off from it may have
+        # ordered otherwise.
+        self.after_gap: Final = after_gap
+        # Safe only for those who go on together; in a transitional configuration that is implied.
+        self.reduced: Final = reduced
 
     def messages(self) -> Iterator[Ordered]:
         """Yield each message."""
@@ -264,6 +281,18 @@ class TokenVisit:
 
 
 @final
+class WindowGrown:
+    """For the trace: more messages than before in this view are unacknowledged by somebody."""
+
+    __slots__ = ("bound", "size", "view_id")
+
+    def __init__(self, view_id: RingId, size: int, bound: int) -> None:
+        self.view_id: Final = view_id
+        self.size: Final = size
+        self.bound: Final = bound  # what it may never exceed
+
+
+@final
 class Halt:
     """Stop this processor with an error; the core does nothing more."""
 
@@ -283,6 +312,7 @@ Effect: TypeAlias = (
     | Persist
     | StateChange
     | TokenVisit
+    | WindowGrown
     | Halt
 )
 

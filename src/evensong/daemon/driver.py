@@ -27,6 +27,7 @@ from evensong.core.effects import (
     StateChange,
     TokenVisit,
     Unicast,
+    WindowGrown,
 )
 from evensong.core.groups.events import SessionEvent
 from evensong.core.groups.limits import Limits
@@ -384,6 +385,8 @@ class Driver:
                     hear_visit(effect, now)
             elif isinstance(effect, SafeLine):
                 pass  # the node has told its sessions
+            elif isinstance(effect, WindowGrown):
+                pass  # the engine of daemons has no such window
             elif isinstance(effect, StateChange):
                 self._change_state(effect, now)
             elif isinstance(effect, Install):

@@ -29,7 +29,7 @@ WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size + len
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 PAYLOADS_MAX: Final = 10_000  # of one request
 FLOOD_MAX_S: Final = 86_400
-SERVICES: Final = {service.name.lower(): service for service in Service}
+SERVICES: Final = {one.name.lower(): one for one in (Service.AGREED, Service.SAFE)}
 
 
 @final

@@ -15,6 +15,8 @@ from evensong.core.groups.limits import GROUPS_MAX, MESSAGE_MAX, PAYLOAD_LEAST, 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.states import State
 from evensong.core.totem.wire import KIND_NAMES
+from evensong.core.transis.frames import KIND_NAMES as LANSIS_KIND_NAMES
+from evensong.core.transis.states import State as LansisState
 from evensong.errors import BadScenario
 from evensong.sim.faults import (
     EVERYBODY,
@@ -40,10 +42,17 @@ from evensong.sim.faults import (
 from evensong.sim.groups.acts import ASK, KINDS, PRIVATE, SEATS, SEND, Act, Clients
 from evensong.sim.limits import calm_of, settle_us
 from evensong.sim.plain import fields_of
-from evensong.sim.setup import Options, Setup
+from evensong.sim.setup import ENGINES, TOTEM, TRANSIS, Options, Setup
 from evensong.sim.workload import BODY_MAX
 
-STATES: Final = tuple(state.value for state in State)
+STATES: Final = {
+    TOTEM: tuple(state.value for state in State),
+    TRANSIS: tuple(state.value for state in LansisState),
+}
+FRAMES: Final = {
+    TOTEM: tuple(KIND_NAMES.values()),
+    TRANSIS: tuple(LANSIS_KIND_NAMES.values()),
+}
 PPM_MAX: Final = 500_000
 RUN_US_MAX: Final = 3_600_000_000  # an hour of virtual time, from the start to the last deadline
 SKEW_US_MAX: Final = 2**40
@@ -66,9 +75,15 @@ def check(setup: Setup) -> None:
         _check_within(burst.units, 0, UNITS_MAX, f"{place}.units")
         _check_within(burst.body_max, 0, BODY_MAX, f"{place}.body_max")
         _check_probability(burst.safe, f"{place}.safe")
+        _check_probability(burst.causal, f"{place}.causal")
+        _check_probability(burst.basic, f"{place}.basic")
+        if setup.options.engine == TOTEM and (burst.causal or burst.basic):
+            raise BadScenario(f"{place}: a ring orders everything: no causal, no basic")
     units = sum(burst.units for burst in setup.workload)
     _check_within(units, 0, UNITS_MAX, "workload: units of all bursts")
     if setup.clients is not None:
+        if setup.options.engine != TOTEM:
+            raise BadScenario(f"clients: {setup.options.engine} has no groups above it yet")
         _check_clients(setup, setup.clients)
     for number, fault in enumerate(setup.plan):
         _check_fault(setup, fault, f"plan[{number}]")
@@ -114,7 +129,10 @@ def _check_groups(act: Act, place: str) -> None:
 
 
 def _check_options(options: Options) -> None:
-    options.parameters.check(len(options.nodes))
+    if options.engine not in ENGINES:
+        raise BadScenario(f"options.engine: {options.engine!r} is none of {', '.join(ENGINES)}")
+    is_ring = options.engine == TOTEM
+    (options.parameters if is_ring else options.lansis).check(len(options.nodes))
     for node in options.nodes:
         _check_within(node, 1, 2**32 - 1, "options.nodes: a processor id")
     for value, lowest, highest, name in (
@@ -132,13 +150,14 @@ def _check_options(options: Options) -> None:
     for name in ("latency_us", "jitter_us", "spread_us", "reorder_us"):
         _check_within(getattr(weather, name), 0, RUN_US_MAX, f"options.weather.{name}")
     for name, frame_loss in weather.loss_by_kind:
-        _check_frame(name, "options.weather.loss_by_kind")
+        _check_frame(options, name, "options.weather.loss_by_kind")
         _check_probability(frame_loss, "options.weather.loss_by_kind")
     # What a hop takes, with jitter and spread at their means; without a timely token no ring stays.
     hop_us = weather.latency_us + (weather.jitter_us + weather.spread_us) // 2 + options.cost_us
-    if len(options.nodes) > 1 and len(options.nodes) * hop_us > options.parameters.token_loss:
+    rotation_us = len(options.nodes) * hop_us
+    if is_ring and len(options.nodes) > 1 and rotation_us > options.parameters.token_loss:
         raise BadScenario(
-            f"options: a rotation of the token takes {len(options.nodes) * hop_us} us by "
+            f"options: a rotation of the token takes {rotation_us} us by "
             f"latency_us, jitter_us, spread_us and cost_us, longer than token_loss, "
             f"{options.parameters.token_loss} us"
         )
@@ -156,10 +175,11 @@ def _check_fault(setup: Setup, fault: Fault, place: str) -> None:
         _check_nodes(setup, (fault.node,), place)
     elif not isinstance(fault, Heal):
         _check_nodes(setup, (fault.source, fault.target), place, EVERYBODY)
-    if isinstance(fault, CrashIn | When) and fault.state not in STATES:
-        raise BadScenario(f"{place}.state: {fault.state!r} is none of {', '.join(STATES)}")
+    states = STATES[setup.options.engine]
+    if isinstance(fault, CrashIn | When) and fault.state not in states:
+        raise BadScenario(f"{place}.state: {fault.state!r} is none of {', '.join(states)}")
     if isinstance(fault, DropNext | DelayNext):
-        _check_frame(fault.frame, f"{place}.frame")
+        _check_frame(setup.options, fault.frame, f"{place}.frame")
     if isinstance(fault, Lossy | Duplicate | Reorder):
         _check_probability(fault.probability, f"{place}.probability")
     for name in fields_of(type(fault)):
@@ -185,9 +205,10 @@ def _check_nodes(
             raise BadScenario(f"{place}: {node} is none of the processors in options.nodes")
 
 
-def _check_frame(name: str, place: str) -> None:
-    if name not in KIND_NAMES.values():
-        raise BadScenario(f"{place}: {name!r} is none of {', '.join(KIND_NAMES.values())}")
+def _check_frame(options: Options, name: str, place: str) -> None:
+    frames = FRAMES[options.engine]
+    if name not in frames:
+        raise BadScenario(f"{place}: {name!r} is none of {', '.join(frames)}")
 
 
 def _check_probability(probability: float, place: str) -> None:

@@ -19,8 +19,9 @@ from evensong.sim import admit
 from evensong.sim.groups.draw import draw
 from evensong.sim.groups.run import run_recorded
 from evensong.sim.run import Outcome
-from evensong.sim.setup import Setup, setup_from_json
+from evensong.sim.setup import TOTEM, TRANSIS, Setup, setup_from_json
 from evensong.sim.swarm import swarm
+from evensong.sim.transis.swarm import swarm as lansis_swarm
 from evensong.sim.whole import discard
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ class Task:
     plan: str = ""
     trace: str = ""  # where its trace goes, if anywhere
     clients: bool = False  # processors run groups, and clients use them
+    engine: str = TOTEM
 
     def setup(self) -> Setup:
         """Return what decides the run."""
         if self.plan:
             return load_setup(self.plan)
+        if self.engine == TRANSIS:
+            return lansis_swarm(self.seed, self.nodes, self.messages)
         make = draw if self.clients else swarm
         return make(self.seed, self.nodes, self.messages)
 
@@ -61,6 +65,8 @@ class Task:
             words.append(f"--messages {self.messages}")
         if self.clients:
             words.append("--clients")
+        if self.engine != TOTEM:
+            words.append(f"--engine {self.engine}")
         return " ".join(words)
 
     def run_id(self) -> str:

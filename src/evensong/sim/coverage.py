@@ -6,8 +6,8 @@ unreachable pair, or one that is not in the table, fails. docs/protocols/totem.m
 for readers; a test compares the two.
 """
 
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, final
 
 from evensong.core.totem.states import State
 from evensong.sim.evs import Violation
@@ -67,18 +67,36 @@ PAIRS: Final = frozenset((state, event) for state in STATES for event in EVENTS)
 REACHABLE: Final = PAIRS - UNREACHABLE.keys()
 
 
-def unreached(reached: Iterable[Pair]) -> list[Pair]:
-    """Return the pairs that can happen and did not."""
-    return sorted(REACHABLE.difference(reached))
+@final
+class Table:
+    """The table of one engine."""
+
+    __slots__ = ("_unreachable", "reachable")
+
+    def __init__(
+        self, states: Iterable[str], events: Sequence[str], unreachable: Mapping[Pair, str]
+    ) -> None:
+        pairs = frozenset((state, event) for state in states for event in events)
+        self._unreachable: Final = unreachable
+        self.reachable: Final = pairs - unreachable.keys()
+
+    def unreached(self, reached: Iterable[Pair]) -> list[Pair]:
+        """Return the pairs that can happen and did not."""
+        return sorted(self.reachable.difference(reached))
+
+    def impossible(self, reached: Iterable[Pair]) -> list[Violation]:
+        """Return a witness for each pair that cannot happen and did."""
+        found = []
+        for state, event in sorted(set(reached) - self.reachable):
+            unknown = "it is not in the table of states and events"
+            why = self._unreachable.get((state, event), unknown)
+            found.append(Violation(TABLE, f"{say((state, event))} happened, but {why}"))
+        return found
 
 
-def impossible(reached: Iterable[Pair]) -> list[Violation]:
-    """Return a witness for each pair that cannot happen and did."""
-    found = []
-    for state, event in sorted(set(reached) - REACHABLE):
-        why = UNREACHABLE.get((state, event), "it is not in the table of states and events")
-        found.append(Violation(TABLE, f"{say((state, event))} happened, but {why}"))
-    return found
+RING: Final = Table(STATES, EVENTS, UNREACHABLE)
+impossible: Final = RING.impossible
+unreached: Final = RING.unreached
 
 
 def say(pair: Pair) -> str:

@@ -9,7 +9,14 @@ events of the kinds in `GROUP_ETYPES`; docs/trace.md says what is in them.
 
 from typing import Final, NamedTuple, TypeAlias, final
 
-from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
+from evensong.core.effects import (
+    Deliver,
+    Sent,
+    Service,
+    StateChange,
+    TokenVisit,
+    WindowGrown,
+)
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.core.unit import UnitId, decode_unit, digest
 
@@ -191,7 +198,7 @@ class Life:
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
         conf_no = self._conf_no(delivered.conf_id)
-        is_reduced = bool(self.confs) and self.confs[-1].transitional
+        is_reduced = delivered.reduced or (bool(self.confs) and self.confs[-1].transitional)
         for message in delivered.messages():
             payload = message.payload
             unit_id = decode_unit(payload)
@@ -238,6 +245,15 @@ class Life:
             ("resent", str(visit.resent)),
         )
         self._event("token", now, aux=aux)
+
+    def grow_window(self, grown: WindowGrown, now: int) -> None:
+        """Record that more is under way than before."""
+        aux = (
+            ("view", str(grown.view_id)),
+            ("window", str(grown.size)),
+            ("bound", str(grown.bound)),
+        )
+        self._event("window", now, aux=aux)
 
     def note(self, etype: str, now: int, cause: str = "", aux: Aux = ()) -> None:
         """Record a fault done to this processor, or what its sessions were told."""

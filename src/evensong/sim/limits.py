@@ -8,18 +8,19 @@ the parameters and the weather; while there are faults nothing is promised.
 
 from typing import Final
 
-from evensong.core.totem.parameters import Parameters
 from evensong.sim.faults import Calm, Drift, When
 from evensong.sim.groups.acts import Clients
 from evensong.sim.history import Aux
-from evensong.sim.setup import Setup
+from evensong.sim.setup import TRANSIS, Options, Setup
 
 OF_THE_RING: Final = ("window_size", "messages_max")
 
 
-def ring_limits(parameters: Parameters) -> Aux:
+def limits_of(options: Options) -> Aux:
     """Return what may be sent, as the `aux` of a start."""
-    return tuple((name, str(getattr(parameters, name))) for name in OF_THE_RING)
+    if options.engine == TRANSIS:
+        return (("w_high", str(options.lansis.w_high)),)
+    return tuple((name, str(getattr(options.parameters, name))) for name in OF_THE_RING)
 
 
 def bounds_of(setup: Setup) -> Aux:
@@ -48,6 +49,8 @@ def settle_us(setup: Setup) -> int:
 
     A ring must be formed, and what waits must be sent.
     """
+    if setup.options.engine == TRANSIS:
+        return lansis_settle_us(setup)
     parameters = setup.options.parameters
     units = sum(burst.units for burst in setup.workload)
     if setup.clients is not None:
@@ -62,6 +65,8 @@ def forming_us(setup: Setup) -> int:
     A processor that was missed often is left alone for up to 16 * (1 + U) beacons; then a ring must
     be agreed on and formed in spite of failed attempts, once for each that may be in the way.
     """
+    if setup.options.engine == TRANSIS:
+        return lansis_forming_us(setup)
     parameters = setup.options.parameters
     form = parameters.consensus + parameters.form_retry_limit * parameters.token_loss
     bound = 2 * 16 * parameters.beacon + parameters.token_loss
@@ -75,10 +80,43 @@ def state_us(setup: Setup) -> int:
     up (`token_loss`). A recovery in which the token does come sends what is left of the old ring,
     a window in each rotation.
     """
+    if setup.options.engine == TRANSIS:
+        return lansis_state_us(setup)
     parameters = setup.options.parameters
     rotations = parameters.receive_horizon // parameters.window_size + 2
     timeout = max(parameters.consensus, parameters.token_loss)
     return _with_drift(setup, timeout + rotations * _rotation_us(setup))
+
+
+def lansis_forming_us(setup: Setup) -> int:
+    """Return the time within which a calm broadcast domain must be in its last view (L13).
+
+    Somebody must be found to be gone, and four changes may be in the way of each other; who was
+    left alone for a while is heard again after it.
+    """
+    parameters = setup.options.lansis
+    detect = parameters.silence_max() + (parameters.probes + 1) * parameters.probe
+    alone = 24 * parameters.heartbeat  # 16 heartbeats and a half more
+    change = parameters.collect * 5 // 4 + 3 * parameters.agree
+    return _with_drift(setup, detect + alone + 4 * change)
+
+
+def lansis_settle_us(setup: Setup) -> int:
+    """Return the time within which it must be quiet as well: what waits is sent and repaired."""
+    parameters = setup.options.lansis
+    units = sum(burst.units for burst in setup.workload)
+    repair = 2 * (parameters.nack_retry_max + parameters.heartbeat)
+    drain = units * (parameters.pace_max + parameters.ack_idle)
+    return lansis_forming_us(setup) + _with_drift(setup, repair + drain)
+
+
+def lansis_state_us(setup: Setup) -> int:
+    """Return how long a processor of a calm domain may be in one state of a change.
+
+    In AGREE it may go through as many rounds as there are others.
+    """
+    parameters = setup.options.lansis
+    return _with_drift(setup, (len(setup.options.nodes) + 1) * parameters.agree)
 
 
 def settle_units(clients: Clients) -> int:

@@ -178,6 +178,8 @@ class Processor:
         "last_sent",
         "left",
         "life",
+        "n_delivered",
+        "n_sent",
         "node",
         "paused",
         "paused_at",
@@ -208,6 +210,7 @@ class Processor:
         self.configuration: Configuration | None = None
         self.last_sent: Sent | None = None
         self.last_delivery: tuple[RingId, int] | None = None  # where it was sequenced
+        self.n_delivered = self.n_sent = 0  # units in the present configuration
         self.busy_until = 0
         self.paused = False
         self.paused_at = 0

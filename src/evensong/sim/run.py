@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from evensong.errors import EvensongError, InvariantBroken
-from evensong.sim import coverage, evs
-from evensong.sim.check import Invariants
-from evensong.sim.engines import TOTEM, Engine
+from evensong.sim import evs
+from evensong.sim.engines import Engine, engine_of
 from evensong.sim.evs import Violation
 from evensong.sim.history import GROUP_ETYPES, History, LifeId
 from evensong.sim.limits import bounds_of, calm_of, is_calmed, settle_us
+from evensong.sim.rules import Rules, rules_of
 from evensong.sim.setup import Setup
 from evensong.sim.world import Observer, World
 
 STRIDE_US: Final = 1_000
 NOTHING: Final[Mapping[str, int]] = {}
-I15: Final = "I15"  # bounded liveness
 HALT: Final = "halt"
 BUG: Final = "bug"  # a core raised
 # What a mistake in a core raises; anything else (memory, an interrupt) is not about the run. A
@@ -61,7 +60,7 @@ class Outcome:
     configurations: int  # as delivered, regular and transitional, over all processors
     datagrams: int
     faults: Mapping[str, int]  # by kind, as they struck
-    faults_in_change: int  # that struck while somebody was in COMMIT or RECOVERY
+    faults_in_change: int  # that struck while somebody changed the membership
     pairs: frozenset[tuple[str, str]]  # (state, event)
     digest: str  # of everything observable; the same setup gives the same digest
     calm_us: int  # virtual time from the end of the faults to quiet
@@ -75,20 +74,20 @@ class Outcome:
         return frozenset(violation.property_id for violation in self.violations)
 
 
-def run_setup(setup: Setup, engine: Engine = TOTEM) -> Outcome:
+def run_setup(setup: Setup, engine: Engine | None = None) -> Outcome:
     """Run a setup with every check."""
     return run_recorded(setup, engine)[0]
 
 
-def run_recorded(setup: Setup, engine: Engine = TOTEM) -> tuple[Outcome, History]:
+def run_recorded(setup: Setup, engine: Engine | None = None) -> tuple[Outcome, History]:
     """Run a setup with every check, and return what every processor observably did as well."""
     started = time.perf_counter()
-    run = Run(setup, engine, Invariants())
+    run = Run(setup, engine, rules_of(setup.options).watcher())
     statuses = run.judge()
     return run.outcome(statuses, time.perf_counter() - started), run.history
 
 
-def run_unchecked(setup: Setup, engine: Engine = TOTEM) -> Outcome:
+def run_unchecked(setup: Setup, engine: Engine | None = None) -> Outcome:
     """Run a setup; all that is judged is that it ends and converges."""
     started = time.perf_counter()
     run = Run(setup, engine, None)
@@ -125,15 +124,22 @@ class Run:
     def __init__(
         self,
         setup: Setup,
-        engine: Engine,
+        engine: Engine | None,
         observer: Observer | None,
         company: Company | None = None,
     ) -> None:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
         self.counts: Final[dict[str, Counts]] = {}
+        self.rules: Final[Rules] = rules_of(setup.options)
+        self._observer: Final = observer
         self.world: Final = World(
-            setup, engine, self.history, observer, is_asleep=True, bounds=bounds_of(setup)
+            setup,
+            engine if engine is not None else engine_of(setup.options),
+            self.history,
+            observer,
+            is_asleep=True,
+            bounds=bounds_of(setup),
         )
         self._company: Final = company
         if company is not None:
@@ -172,14 +178,16 @@ class Run:
         if company is not None:
             stuck.append(company.describe())
         text = f"not quiet {world.now - calm_at} us after the calm: {'; '.join(stuck)}"
-        self.violations.append(Violation(I15, text))
+        self.violations.append(Violation(self.rules.liveness, text))
 
     def judge(self) -> dict[str, evs.Status]:
-        """Hold the history against extended virtual synchrony; empty if it was cut short."""
-        self.violations.extend(coverage.impossible(self.world.pairs))
+        """Hold the history against the engine's promises; empty if it was cut short."""
+        self.violations.extend(self.rules.table.impossible(self.world.pairs))
         if self.is_cut_short:
             return {}
-        verdicts = evs.check(self.history)
+        if self._observer is not None:
+            self.violations.extend(self.rules.look_back(self._observer))
+        verdicts = self.rules.judge(self.history)
         for verdict in verdicts.by_property.values():
             self.violations.extend(verdict.samples)
             counts = Counts(verdict.n_checked, verdict.n_unknown, verdict.n_violations)

@@ -10,7 +10,7 @@
 
 One command a line, `#` begins a comment. A link takes 100 us and nothing is left to chance, so a
 scenario always gives the same story. The commands are the methods of `Play`. Every scenario is
-judged like any other run: invariants at every step, extended virtual synchrony at the end.
+judged like any other run: invariants at every step, what its engine promises at the end.
 """
 
 import shlex
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId
 from evensong.errors import BadParameters, BadScenario, InvariantBroken
-from evensong.sim import evs, inject
-from evensong.sim.check import Invariants, machine_of
-from evensong.sim.engines import TOTEM
+from evensong.sim import inject
+from evensong.sim.admit import FRAMES, STATES
+from evensong.sim.check import machine_of
+from evensong.sim.engines import engine_of
 from evensong.sim.evs import Violation
 from evensong.sim.faults import (
     EVERYBODY,
@@ -44,7 +45,8 @@ from evensong.sim.faults import (
 from evensong.sim.history import History
 from evensong.sim.machine import Processor
 from evensong.sim.network import DELAY, DROP, HOLD, TWICE, Rule
-from evensong.sim.setup import PARAMETERS, Options, Setup
+from evensong.sim.rules import rules_of
+from evensong.sim.setup import ENGINES, LANSIS, PARAMETERS, TOTEM, TRANSIS, Options, Setup
 from evensong.sim.story import Audience, Story
 from evensong.sim.world import World
 
@@ -57,10 +59,14 @@ STEP_US: Final = 100
 MOMENT_US: Final = 10  # shorter than any way through the network
 ALWAYS: Final = 2**31
 DIGITS_MAX: Final = 18
-STATES: Final = ("operational", "gather", "commit", "recovery")
 _OFTEN: Final = ("lives", "installs", "deliveries", "states")
-TOPICS: Final = (*_OFTEN, "resends", "repairs", "exchanges", "writes")  # of tokens; of messages
-QUIET_TOPICS: Final = ("writes",)  # told only when asked for
+# Of tokens; of messages; and what is said in a broadcast domain.
+TOPICS: Final = (*_OFTEN, "resends", "repairs", "exchanges", "writes", "requests", "graph")
+QUIET_TOPICS: Final = ("writes", "graph")  # told only when asked for
+SERVICES: Final = {
+    TOTEM: ("agreed", "safe"),
+    TRANSIS: ("agreed", "safe", "causal", "basic"),
+}
 UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
@@ -104,7 +110,9 @@ class Play:
     """One scenario while it runs."""
 
     def __init__(self) -> None:
+        self.engine = TOTEM
         self.parameters = PARAMETERS
+        self.lansis = LANSIS
         self.node_by_name: Final[dict[str, ProcessorId]] = {}
         self.line_no = 0
         self.told: Final[list[str]] = []
@@ -145,7 +153,7 @@ class Play:
             return ()
         if world.is_quiet():
             world.quiesce()
-        verdicts = evs.check(self.history, world.handed_over())
+        verdicts = rules_of(world.options).judge(self.history, world.handed_over())
         found = [Violation("halt", f"{node} halted: {why}") for node, why in world.halts]
         for verdict in verdicts.by_property.values():
             found.extend(verdict.samples)
@@ -153,15 +161,25 @@ class Play:
 
     # Before the run
 
+    def on_engine(self, words: list[str]) -> None:
+        """`engine transis`: what the processors run; a ring unless it is said."""
+        (self.engine,) = self._exactly(words, 1, "an engine")
+        if self.engine not in ENGINES or self._world is not None:
+            raise self._bad(f"expected, before the processors, one of {', '.join(ENGINES)}")
+
     def on_set(self, words: list[str]) -> None:
-        """`set window_size 8`, `set token_loss 20ms`: a parameter of the ring."""
+        """`set window_size 8`, `set token_loss 20ms`: a parameter of the ring, or of the domain."""
         if self._world is not None:
             raise self._bad("parameters are set before the ring")
         name, value = self._exactly(words, 2, "a parameter and its value")
-        if name not in self.parameters._fields:
+        is_ring = self.engine == TOTEM
+        if name not in (self.parameters._fields if is_ring else self.lansis._fields):
             raise self._bad(f"no parameter {name!r}")
         number = int(value) if _is_number(value) else self._duration(value)
-        self.parameters = self.parameters._replace(**{name: number})
+        if is_ring:
+            self.parameters = self.parameters._replace(**{name: number})
+        else:
+            self.lansis = self.lansis._replace(**{name: number})
 
     def on_processors(self, words: list[str]) -> None:
         """`processors p q r`: they start; the story begins at once."""
@@ -203,16 +221,17 @@ class Play:
             self.node_by_name[name] = node
         nodes = tuple(self.node_by_name.values())
         try:
-            self.parameters.check(len(nodes))
+            (self.parameters if self.engine == TOTEM else self.lansis).check(len(nodes))
         except BadParameters as error:
             raise self._bad(str(error)) from None
         story = Story({node: name for name, node in self.node_by_name.items()})
         story.is_muted = is_muted
         story.silent_topics.update(QUIET_TOPICS)
         self._story = story
-        setup = Setup(Options(nodes, parameters=self.parameters))
-        audience = Audience(story, Invariants())
-        world = World(setup, TOTEM, self.history, audience, is_asleep=is_asleep)
+        options = Options(nodes, parameters=self.parameters, engine=self.engine, lansis=self.lansis)
+        audience = Audience(story, rules_of(options).watcher())
+        engine = engine_of(options)
+        world = World(Setup(options), engine, self.history, audience, is_asleep=is_asleep)
         story.now = lambda: world.now
         self._world = world
 
@@ -240,13 +259,14 @@ class Play:
         times = 1
         if len(words) > 2 and words[-1].startswith("x"):
             times = self._number(words.pop()[1:])
-        if len(words) not in (2, 3) or words[-1] not in ("safe", "agreed", words[1]):
-            raise self._bad('expected: send NAME "text" [safe|agreed] [xTIMES]')
+        services = SERVICES[self.engine]
+        if len(words) not in (2, 3) or words[-1] not in (*services, words[1]):
+            raise self._bad(f'expected: send NAME "text" [{"|".join(services)}] [xTIMES]')
         world, _ = self._running()
         processor = self._up(words[0])
         core = processor.core
         assert core is not None
-        service = Service.SAFE if words[2:] == ["safe"] else Service.AGREED
+        service = Service[words[2].upper()] if words[2:] else Service.AGREED
         for _ in range(times):
             processor.queue.submit_body(words[1].encode(), service)
         world.tell(processor, core)
@@ -393,6 +413,8 @@ class Play:
     def _run_until_promise(self, node: ProcessorId) -> bool:
         """Run until a processor in recovery has all that its peers held of their old ring."""
         world, _ = self._running()
+        if self.engine != TOTEM:
+            raise self._bad("only a ring promises")
         processor = world.by_node[node]
 
         def has_promised() -> bool:
@@ -426,9 +448,9 @@ class Play:
             times = ALWAYS if words[2] == "x*" else self._number(words[2][1:])
             words = words[:2]
         frame, link = self._exactly(words, 2, "a kind of frame and a link")
-        names = TOTEM.kinds.names
-        if frame not in names and frame != "any":
-            raise self._bad(f"{frame!r} is none of any, {', '.join(names)}")
+        if frame not in FRAMES[self.engine] and frame != "any":
+            raise self._bad(f"{frame!r} is none of any, {', '.join(FRAMES[self.engine])}")
+        names = self._running()[0].engine.kinds.names
         return Rule(
             action,
             names.get(frame),
@@ -474,8 +496,9 @@ class Play:
         return ends[0], ends[1]
 
     def _state(self, text: str) -> str:
-        if text not in STATES:
-            raise self._bad(f"{text!r} is none of {', '.join(STATES)}")
+        states = STATES[self.engine]
+        if text not in states:
+            raise self._bad(f"{text!r} is none of {', '.join(states)}")
         return text
 
     def _number(self, text: str) -> int:

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.errors import BadScenario
 from evensong.sim.faults import Plan, plan_from_plain, plan_to_plain
 from evensong.sim.groups.acts import Act, Clients
@@ -37,6 +38,10 @@ class Weather:
 
 
 PARAMETERS: Final = Parameters()
+LANSIS: Final = LansisParameters()
+TOTEM: Final = "totem"
+TRANSIS: Final = "transis"
+ENGINES: Final = (TOTEM, TRANSIS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Options:
     receive_buffer: int = 256  # datagrams that wait before the kernel drops
     skew_us_max: int = 0  # clocks start apart by up to this
     drift_ppm_max: int = 0
+    engine: str = TOTEM
+    lansis: LansisParameters = LANSIS  # where the engine is transis
 
 
 @dataclass(frozen=True, slots=True)

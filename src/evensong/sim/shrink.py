@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, final
 
 from evensong.core.ids import ProcessorId
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.sim.faults import (
     EVERYBODY,
     Calm,
@@ -29,7 +30,7 @@ from evensong.sim.faults import (
     When,
 )
 from evensong.sim.groups.acts import Act, Acts
-from evensong.sim.setup import Options, Setup, Weather, setup_to_json
+from evensong.sim.setup import TRANSIS, Options, Setup, Weather, setup_to_json
 from evensong.sim.whole import whole
 
 T = TypeVar("T")
@@ -236,6 +237,12 @@ def _simpler_options(setup: Setup) -> Iterator[Setup]:
         replace(options, skew_us_max=0, drift_ppm_max=0),
     ):
         yield replace(setup, options=simpler)
+    if options.engine == TRANSIS:
+        usual_lansis = plain.lansis._asdict()
+        for name, usual in usual_lansis.items():
+            lansis = LansisParameters(**{**options.lansis._asdict(), name: usual})
+            yield replace(setup, options=replace(options, lansis=lansis))
+        return
     default = plain.parameters._asdict()
     for name, usual in default.items():
         changed = options.parameters._asdict() | {name: usual}

@@ -20,15 +20,18 @@ from evensong.core.effects import (
     Persist,
     SafeLine,
     Sent,
-    Service,
     StateChange,
     TokenVisit,
     Unicast,
+    WindowGrown,
 )
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.totem import wire
 from evensong.core.totem.frames import ENCAP, RETX, RegularToken
 from evensong.core.totem.ring import SingleRing
+from evensong.core.transis import frames
+from evensong.core.transis import wire as lansis_wire
+from evensong.core.transis.lansis import Lansis
 from evensong.core.unit import body_of, decode_unit
 from evensong.sim.machine import Processor
 from evensong.sim.world import Observer
@@ -36,6 +39,13 @@ from evensong.sim.world import Observer
 EVERYBODY_LABEL: Final = "*"
 TEXT_WIDTH: Final = 36
 TOGETHER_US: Final = 10_000  # further apart, the same is not done together
+IN_A_ROW: Final = 5  # names that are told by the first and the last of them
+
+
+def _successor(name: str) -> str:
+    """Return the name after it, where names end in a number; else nothing."""
+    stem = name.rstrip("0123456789")
+    return f"{stem}{int(name[len(stem) :]) + 1}" if len(stem) < len(name) else ""
 
 
 class Line(NamedTuple):
@@ -131,18 +141,25 @@ class Story:
 
     def effect(self, processor: Processor, effect: Effect) -> None:
         """Tell what an effect means."""
+        core = processor.core
         if isinstance(effect, Broadcast):
-            self._tell_broadcast(processor, effect.datagram)
+            if isinstance(core, Lansis):
+                self._tell_frame(processor, effect.datagram, core.machine.parameters.allack)
+            else:
+                self._tell_broadcast(processor, effect.datagram)
         elif isinstance(effect, Unicast):
-            self._tell_unicast(processor, effect)
+            if not isinstance(core, Lansis):  # there it is only asked who is still well
+                self._tell_unicast(processor, effect)
         elif isinstance(effect, Deliver):
             for message in effect.messages():
                 self._tell_delivery(processor, effect, message)
         elif isinstance(effect, Install):
             conf = effect.configuration
             kind = "transitional" if conf.transitional else "ring"
-            members = ",".join(self._name(member) for member in conf.members)
+            members = self._list(conf.members)
             text = f"installs {kind} {self._ring(conf.conf_id)} of {members}"
+            if isinstance(core, Lansis):
+                text = f"installs view {conf.conf_id.seq} of {members}"
             self._tell("installs", processor, text, f"({conf.cause})")
         elif isinstance(effect, StateChange):
             cause = effect.cause
@@ -153,7 +170,7 @@ class Story:
             self._tell("lives", processor, "halts", f"({effect.reason})")
         elif isinstance(effect, Persist):
             self._tell("writes", processor, "writes its stable record")
-        elif isinstance(effect, Sent | SafeLine | TokenVisit):
+        elif isinstance(effect, Sent | SafeLine | TokenVisit | WindowGrown):
             pass  # a story is about what is received; the trace has these
 
     # Telling
@@ -183,6 +200,30 @@ class Story:
             inner = wire.decapsulate(message.payload)
             text = f"exchanges {inner.seq} of {self._ring(inner.ring_id)}"
             self._tell("exchanges", processor, text, f"on ring {self._ring(message.ring_id)}")
+
+    def _tell_frame(self, processor: Processor, datagram: bytes, mode: int) -> None:
+        """Tell what is said in a broadcast domain, in the paper's notation."""
+        kind = datagram[0]
+        if kind == frames.NACK:
+            ranges = lansis_wire.decode_nack(datagram).ranges
+            asked = ", ".join(
+                self._mark(member, first).upper() + (f"..{last}" if last > first else "")
+                for member, first, last in ranges
+            )
+            self._tell("requests", processor, f"asks for {asked}")
+            return
+        if kind not in (*frames.IN_GRAPH, frames.RETR):
+            return
+        message = lansis_wire.decode_message(datagram[lansis_wire.HEAD.size :], mode)
+        acks = "".join(self._mark(member, number) for member, number in message.acks)
+        name = acks + self._mark(message.sender_id, message.number).upper()
+        if kind == frames.RETR:
+            self._tell_again("repairs", processor, f"resends {name}", "(requested)")
+        else:
+            self._tell("graph", processor, f"sends {name}", f"({frames.KIND_NAMES[kind]})")
+
+    def _mark(self, node: ProcessorId, number: int) -> str:
+        return f"{self._name(node)}{number}"
 
     def _tell_unicast(self, processor: Processor, effect: Unicast) -> None:
         datagram = effect.datagram
@@ -215,8 +256,12 @@ class Story:
         sender = self._name(unit_id.sender) + "'" * earlier
         body = body_of(payload).decode("utf-8", "replace")
         kind = "ring" if delivered.conf_id == message.ring_id else "transitional"
-        service = "safe" if message.service is Service.SAFE else "agreed"
+        service = message.service.name.lower()
         note = f"{service}, {kind} {self._ring(delivered.conf_id)}"
+        if isinstance(processor.core, Lansis):
+            note = f"{service}, view {delivered.conf_id.seq}"
+        if delivered.reduced:
+            note += ", reduced"
         if delivered.after_gap:
             note += ", after a gap"
         if self.is_muted or "deliveries" in self.silent_topics:
@@ -240,6 +285,17 @@ class Story:
     def _name(self, node: ProcessorId) -> str:
         return self._names.get(node, str(node))
 
+    def _list(self, nodes: Sequence[ProcessorId]) -> str:
+        """Name processors; many in a row, such as a1 to a25, by the first and the last."""
+        rows: list[list[str]] = []
+        for name in map(self._name, nodes):
+            if rows and _successor(rows[-1][-1]) == name:
+                rows[-1].append(name)
+            else:
+                rows.append([name])
+        told = [f"{row[0]}..{row[-1]}" if len(row) >= IN_A_ROW else ",".join(row) for row in rows]
+        return ",".join(told)
+
     def _ring(self, ring_id: RingId) -> str:
         return f"{ring_id.seq}.{self._name(ring_id.rep)}"
 
@@ -254,7 +310,7 @@ class Story:
             if len(nodes) > 1 and set(nodes) == everybody:
                 label = EVERYBODY_LABEL
             else:
-                label = ",".join(self._name(node) for node in nodes)
+                label = self._list(nodes)
             rows.append((label, line))
         width = max((len(label) for label, _ in rows), default=0)
         return [_render(label, width, line) for label, line in rows]

@@ -7,7 +7,7 @@ converge.
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters, datagram_least
@@ -42,9 +42,24 @@ from evensong.sim.workload import BODY_MAX, Burst
 MS: Final = 1_000
 NODES_MIN: Final = 2
 NODES_MAX: Final = 9
-CHANGING: Final = ("gather", "commit", "commit", "recovery", "recovery")
 FRAMES: Final = ("token", "regular", "join", "commit", "beacon", "hold_cancel", "leave")
-ECHOES: Final = ("token", "regular", "beacon", "beacon", "beacon", "hold_cancel", "join")
+
+
+class Vocabulary(NamedTuple):
+    """The names of an engine's states and frames that faults speak of."""
+
+    changing: tuple[str, ...]  # states in which a change is under way
+    frames: tuple[str, ...]
+    echoes: tuple[str, ...]  # what comes late
+    wake: str  # what is said when something is to be sent again after a while
+
+
+RING: Final = Vocabulary(
+    ("gather", "commit", "commit", "recovery", "recovery"),
+    FRAMES,
+    ("token", "regular", "beacon", "beacon", "beacon", "hold_cancel", "join"),
+    "hold_cancel",
+)
 
 
 def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
@@ -61,7 +76,7 @@ def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> S
     options = Options(
         nodes=ids,
         seed=seed,
-        weather=_weather(rng),
+        weather=draw_weather(rng, FRAMES),
         parameters=_parameters(rng, count),
         cost_us=rng.choice((0, 0, 0, 0, 5, 20)),
         recv_drain_max=rng.choice((64, 64, 4)),
@@ -70,9 +85,9 @@ def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> S
         drift_ppm_max=rng.choice((0, 0, 200, 20_000)),
     )
     turns = [rng.randrange(calm_at) for _ in range(rng.choice((0, 0, 3, 6)))]
-    faults = _Faults(rng, ids, calm_at, turns).draw()
+    faults = Faults(rng, ids, calm_at, turns, RING).draw()
     total = messages if messages is not None else rng.randint(250, 550)
-    return Setup(options, faults, _workload(rng, ids, calm_at, turns, total))
+    return Setup(options, faults, draw_workload(rng, ids, calm_at, turns, total))
 
 
 def _sometimes(rng: Random, chance: float, highest: float) -> float:
@@ -80,10 +95,11 @@ def _sometimes(rng: Random, chance: float, highest: float) -> float:
     return round(rng.uniform(0, highest), 4) if rng.random() < chance else 0.0
 
 
-def _weather(rng: Random) -> Weather:
+def draw_weather(rng: Random, frames: tuple[str, ...]) -> Weather:
+    """Draw how links behave."""
     by_kind = []
     if rng.random() < 0.2:
-        by_kind = [(rng.choice(FRAMES), _sometimes(rng, 1, 0.3))]
+        by_kind = [(rng.choice(frames), _sometimes(rng, 1, 0.3))]
     return Weather(
         latency_us=rng.choice((20, 50, 100, 200)),
         jitter_us=rng.choice((0, 10, 50, 200)),
@@ -114,18 +130,25 @@ def _parameters(rng: Random, count: int) -> Parameters:
     return parameters
 
 
-class _Faults:
+class Faults:
     """Draws a plan of faults that end in a calm."""
 
     def __init__(
-        self, rng: Random, ids: tuple[ProcessorId, ...], calm_at: int, turns: list[int]
+        self,
+        rng: Random,
+        ids: tuple[ProcessorId, ...],
+        calm_at: int,
+        turns: list[int],
+        words: Vocabulary,
     ) -> None:
         self.rng = rng
         self.ids = ids
         self.calm_at = calm_at
         self.turns = turns  # when idle rings wake
+        self.words = words
 
     def draw(self) -> tuple[Fault, ...]:
+        """Draw the plan."""
         rng = self.rng
         makers = [maker for maker in self._makers() if rng.random() < 0.45] or [self._crash]
         faults: list[Fault] = []
@@ -187,7 +210,7 @@ class _Faults:
             return fault
         node = rng.choice((EVERYBODY, self._node()))
         after_us = rng.choice((0, 0, rng.randrange(1_500)))
-        return When(fault.at_us, node, rng.choice(CHANGING), fault, after_us)
+        return When(fault.at_us, node, rng.choice(self.words.changing), fault, after_us)
 
     def _crash(self, at: int) -> list[Fault]:
         node = self._node()
@@ -205,7 +228,7 @@ class _Faults:
 
     def _crash_in(self, at: int) -> list[Fault]:
         node = self._node()
-        state = self.rng.choice(CHANGING)
+        state = self.rng.choice(self.words.changing)
         effects = self.rng.choice((0, 1, 2, 3, 5, 8, 13, 30))
         return [CrashIn(at, node, state, effects), *self._perhaps_restart(at, node)]
 
@@ -266,7 +289,7 @@ class _Faults:
         return [Reorder(at, *self._link(), rng.choice((0.1, 0.4)), delay_us, self._while())]
 
     def _drop_next(self, at: int) -> list[Fault]:
-        frame = self.rng.choice(FRAMES)
+        frame = self.rng.choice(self.words.frames)
         drop = DropNext(at, frame, *self._link(), self.rng.choice((1, 1, 2, 6)))
         return [self._perhaps_waiting(drop)]
 
@@ -275,7 +298,9 @@ class _Faults:
         rng = self.rng
         link = rng.choice((self._link(), (EVERYBODY, EVERYBODY)))
         delay_us = rng.choice((1, 2, 3, 10, 30)) * MS + rng.randrange(MS)
-        echo = DelayNext(at, rng.choice(ECHOES), *link, delay_us, rng.choice((4, 12, 40)))
+        echo = DelayNext(
+            at, rng.choice(self.words.echoes), *link, delay_us, rng.choice((4, 12, 40))
+        )
         if rng.random() < 0.3:
             return [echo]
         return [echo, *self._depart(at + rng.randrange(4 * MS))]
@@ -286,7 +311,7 @@ class _Faults:
         turn = rng.choice(self.turns) if self.turns else at
         frame, delay_us = rng.choice(
             (
-                ("hold_cancel", rng.randrange(200, 3 * MS)),
+                (self.words.wake, rng.randrange(200, 3 * MS)),
                 ("regular", rng.randrange(3 * MS, 12 * MS)),
             )
         )
@@ -298,7 +323,7 @@ class _Faults:
         return [Leave(at, node), *self._perhaps_restart(at, node)]
 
 
-def _workload(
+def draw_workload(
     rng: Random, ids: tuple[ProcessorId, ...], calm_at: int, turns: list[int], total: int
 ) -> tuple[Burst, ...]:
     """Draw who speaks how: all the time or by turns, in bursts or singly, or not at all.

@@ -7,28 +7,30 @@ runs end does not matter: any number of jobs gives the same tally.
 from collections import Counter
 from typing import Final, NamedTuple, final
 
-from evensong.sim import coverage, evs
+from evensong.sim import coverage, evs, rules
 from evensong.sim.campaign import Done, Task
 from evensong.sim.coverage import Pair
 from evensong.sim.groups.run import HAPPENINGS, PROMISES
-from evensong.sim.run import I15, Outcome
+from evensong.sim.run import Outcome
+from evensong.sim.setup import TOTEM
 
-INVARIANTS: Final = (*(f"I{number}" for number in range(1, 15)), I15)
+INVARIANTS: Final = rules.RING.invariants
 STATUSES: Final = tuple(status.value for status in evs.Status)
 
 
-def judged(*, clients: bool) -> tuple[str, ...]:
+def judged(*, clients: bool, engine: str = TOTEM) -> tuple[str, ...]:
     """Return the properties that the end of a run has a verdict on."""
-    return (*evs.PROPERTIES, *(PROMISES if clients else ()))
+    return (*rules.BY_ENGINE[engine].properties, *(PROMISES if clients else ()))
 
 
-def statuses_of(outcome: Outcome, *, clients: bool) -> dict[str, evs.Status]:
+def statuses_of(outcome: Outcome, *, clients: bool, engine: str = TOTEM) -> dict[str, evs.Status]:
     """Return how every invariant and every property fared in a run."""
     broken = outcome.broken()
     # A run that was cut short was not watched to its end: what did not break is left open.
     unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
-    found = {name: evs.Status.FAIL if name in broken else unbroken for name in INVARIANTS}
-    for name in judged(clients=clients):
+    invariants = rules.BY_ENGINE[engine].invariants
+    found = {name: evs.Status.FAIL if name in broken else unbroken for name in invariants}
+    for name in judged(clients=clients, engine=engine):
         # A run ends at the first broken promise: then it alone has a verdict.
         unknown = evs.Status.FAIL if name in broken else evs.Status.INCONCLUSIVE
         found[name] = outcome.statuses.get(name, unknown)
@@ -47,8 +49,10 @@ class Failure(NamedTuple):
 class Tally:
     """Adds runs up."""
 
-    def __init__(self, *, clients: bool = False) -> None:
+    def __init__(self, *, clients: bool = False, engine: str = TOTEM) -> None:
         self.clients: Final = clients
+        self.engine: Final = engine
+        self.rules: Final = rules.BY_ENGINE[engine]
         self.runs = 0
         self.deliveries = 0
         self.configurations = 0
@@ -58,7 +62,8 @@ class Tally:
         self.fault_events: Final[Counter[str]] = Counter()
         self.pairs: Final[Counter[Pair]] = Counter()  # runs that reached a pair
         self.properties: Final[dict[str, Counter[str]]] = {
-            name: Counter() for name in (*INVARIANTS, *judged(clients=clients))
+            name: Counter()
+            for name in (*self.rules.invariants, *judged(clients=clients, engine=engine))
         }
         self.happened: Final[Counter[str]] = Counter()  # runs in which something came about
         self.digests: Final[dict[int, str]] = {}  # by seed
@@ -83,8 +88,11 @@ class Tally:
         self.digests[done.task.seed] = outcome.digest
         for violation in outcome.violations:
             self._failures.append(Failure(done.task, violation.property_id, violation.text))
-        for name, status in statuses_of(outcome, clients=self.clients).items():
+        for name, status in self._statuses(outcome).items():
             self.properties[name][status.value] += 1
+
+    def _statuses(self, outcome: Outcome) -> dict[str, evs.Status]:
+        return statuses_of(outcome, clients=self.clients, engine=self.engine)
 
     def failures(self) -> list[Failure]:
         """Return every broken promise, by seed; those of one run in the order of their finding."""
@@ -100,7 +108,7 @@ class Tally:
 
     def pairs_unreached(self) -> list[Pair]:
         """Return the pairs of state and event that can happen and did not."""
-        return coverage.unreached(self.pairs)
+        return self.rules.table.unreached(self.pairs)
 
     def to_plain(self) -> dict[str, object]:
         """Return the tally as plain data."""

@@ -26,18 +26,30 @@ class Burst:
     node: ProcessorId
     units: int = 1
     body_max: int = 64  # bytes beyond the unit's identity
-    safe: float = 0.0  # the share of units that ask for SAFE
+    safe: float = 0.0  # the share of units that ask for SAFE,
+    causal: float = 0.0  # for CAUSAL,
+    basic: float = 0.0  # and for BASIC; the rest ask for AGREED
 
 
 Workload: TypeAlias = tuple[Burst, ...]
 
 
-def make_packet(unit_id: UnitId, body_max: int, safe: float) -> Packet:
+def make_packet(
+    unit_id: UnitId, body_max: int, safe: float, causal: float = 0.0, basic: float = 0.0
+) -> Packet:
     """Build the packet of a unit; everything about it follows from its identity."""
     lot = zlib.crc32(UNIT.pack(*unit_id, 1))
     size = (lot >> 10) % (body_max + 1)
     start = lot & 0xFF
-    service = Service.SAFE if lot % 1_000 < safe * 1_000 else Service.AGREED
+    share = lot % 1_000
+    if share < safe * 1_000:
+        service = Service.SAFE
+    elif share < (safe + causal) * 1_000:
+        service = Service.CAUSAL
+    elif share < (safe + causal + basic) * 1_000:
+        service = Service.BASIC
+    else:
+        service = Service.AGREED
     return Packet(service, encode_unit(unit_id, _BODY[start : start + size]))
 
 
@@ -58,7 +70,8 @@ class Queue:
         for _ in range(burst.units):
             self.origin_no += 1
             unit_id = UnitId(self.node, self.incarnation, self.origin_no)
-            self.packets.append(make_packet(unit_id, burst.body_max, burst.safe))
+            packet = make_packet(unit_id, burst.body_max, burst.safe, burst.causal, burst.basic)
+            self.packets.append(packet)
 
     def submit_body(self, body: bytes, service: Service) -> None:
         """Append one unit with a given body."""

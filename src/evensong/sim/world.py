@@ -25,6 +25,7 @@ from evensong.core.effects import (
     StateChange,
     TokenVisit,
     Unicast,
+    WindowGrown,
     unbundled,
 )
 from evensong.core.ids import ProcessorId
@@ -34,7 +35,7 @@ from evensong.sim import inject
 from evensong.sim.engines import Engine
 from evensong.sim.faults import CRASH_TORN, EVERYBODY, REPAIRS, CrashIn, Ended, Fault, When
 from evensong.sim.history import Aux, History, LifeId
-from evensong.sim.limits import ring_limits
+from evensong.sim.limits import limits_of
 from evensong.sim.machine import NO_FUSE, Clock, Inbox, Processor
 from evensong.sim.network import Entry, Network
 from evensong.sim.setup import CLOCKS, CORES, DRIVERS, NETWORK, Setup, derive
@@ -99,7 +100,7 @@ class World:
         self.engine: Final = engine
         self.history: Final = history
         self.observer: Final = observer
-        self._limits: Final = (*ring_limits(options.parameters), *bounds)  # told at every start
+        self._limits: Final = (*limits_of(options), *bounds)  # told at every start
         self.now = 0
         self.datagrams = 0  # copies handed to a core
         self.deliveries = 0
@@ -112,7 +113,7 @@ class World:
         self.ambushes: Final[list[When]] = []  # faults that wait for a state
         self.sprung: Final[list[Fault]] = []  # those whose state has come
         self.disarmed: Final[list[Fault]] = []  # those that a calm came before
-        self.faults_in_change = 0  # that struck while somebody was in COMMIT or RECOVERY
+        self.faults_in_change = 0  # that struck while somebody changed the membership
         self._horizon = 0  # events up to here may happen before the agenda is looked at
         self._stopped = False  # somebody reached the wanted state
         self._wanted: tuple[ProcessorId, str] | None = None
@@ -275,7 +276,9 @@ class World:
             if isinstance(effect, Broadcast):
                 network.broadcast(processor.node, effect.datagram, now)
             elif isinstance(effect, Deliver):
-                self.deliveries += effect.count()
+                count = effect.count()
+                self.deliveries += count
+                processor.n_delivered += count
                 last = effect.parts[-1]
                 processor.last_delivery = last.ring_id, last.last_seq
                 if life is not None:
@@ -284,11 +287,15 @@ class World:
                 network.unicast(processor.node, effect.to, effect.datagram, now)
             elif isinstance(effect, Sent):
                 processor.last_sent = effect
+                processor.n_sent += len(effect.packets)
                 if life is not None:
                     life.send(effect, now)
             elif isinstance(effect, TokenVisit):
                 if life is not None:
                     life.visit(effect, now)
+            elif isinstance(effect, WindowGrown):
+                if life is not None:
+                    life.grow_window(effect, now)
             elif isinstance(effect, SafeLine):
                 pass  # the layers above need it; a run has none
             elif isinstance(effect, StateChange):
@@ -296,6 +303,7 @@ class World:
             elif isinstance(effect, Install):
                 self.installs += 1
                 processor.configuration = effect.configuration
+                processor.n_delivered = processor.n_sent = 0
                 if life is not None:
                     life.install(effect.configuration, now)
             elif isinstance(effect, Persist):
@@ -425,7 +433,7 @@ class World:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         states = [processor.state for processor in self.processors if processor.core is not None]
         if kind not in REPAIRS:
-            self.faults_in_change += "commit" in states or "recovery" in states
+            self.faults_in_change += any(state in states for state in self.engine.changing)
 
     # The agenda
 
@@ -478,9 +486,9 @@ class World:
     # What is true of the whole
 
     def is_converged(self) -> bool:
-        """Whether all that can hear each other are operational in one ring, queues empty."""
+        """Whether all that can hear each other are settled in one configuration, queues empty."""
         live = {processor.node: processor for processor in self.live()}
-        if any(processor.state != "operational" for processor in live.values()):
+        if any(processor.state != self.engine.settled for processor in live.values()):
             return False  # who hears whom takes longer to find out
         return all(
             self._is_ring([live[node] for node in component])
@@ -493,7 +501,7 @@ class World:
         for processor in processors:
             configuration = processor.configuration
             if (
-                processor.state != "operational"
+                processor.state != self.engine.settled
                 or processor.paused
                 or configuration is None
                 or first is None
@@ -509,6 +517,8 @@ class World:
         """Whether it is converged and everything sent on a ring is delivered by its members."""
         if not self.is_converged():
             return False
+        if not self.engine.has_places:
+            return all(self._is_delivered(processor) for processor in self.live())
         for processor in self.live():
             sent = processor.last_sent
             configuration = processor.configuration
@@ -521,6 +531,13 @@ class World:
                     return False
         return True
 
+    def _is_delivered(self, processor: Processor) -> bool:
+        """Whether a processor has delivered all that its members sent in their configuration."""
+        configuration = processor.configuration
+        assert configuration is not None
+        sent = sum(self.by_node[member].n_sent for member in configuration.members)
+        return processor.n_delivered == sent
+
 
 def apart(effects: list[Effect]) -> list[Effect]:
     """Return the effects with each delivery by itself: a crash may come between any two."""
@@ -528,10 +545,13 @@ def apart(effects: list[Effect]) -> list[Effect]:
     for effect in effects:
         if isinstance(effect, Deliver):
             where, line, gap = effect.conf_id, effect.safe_line, effect.after_gap
+            reduced = effect.reduced
             for part in effect.parts:
                 seqs = range(part.first_seq, part.last_seq + 1)
                 pieces = [[part.cut(seq, seq)] for seq in seqs]
-                each.extend(Deliver(where, piece, line, after_gap=gap) for piece in pieces)
+                each.extend(
+                    Deliver(where, piece, line, after_gap=gap, reduced=reduced) for piece in pieces
+                )
         else:
             each.append(effect)
     return each

@@ -32,6 +32,7 @@ ETYPES: Final = (
     "fault_inject",
     "drop",
     "lag",
+    "window",
     "digest",
     "gap",
     *GROUP_ETYPES,

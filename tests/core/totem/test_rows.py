@@ -32,7 +32,13 @@ def outgoing(
 
 
 @settings(max_examples=200)
-@given(PAYLOADS, booleans(), integers(1, 12), integers(0, 400), sampled_from(Service))
+@given(
+    PAYLOADS,
+    booleans(),
+    integers(1, 12),
+    integers(0, 400),
+    sampled_from([Service.AGREED, Service.SAFE]),
+)
 def test_rows_carry_what_datagrams_carry(
     payloads: list[bytes], is_alike: bool, packets_max: int, bytes_max: int, service: Service
 ) -> None:

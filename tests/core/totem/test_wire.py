@@ -45,7 +45,7 @@ MESSAGES = builds(
     PROCESSOR,
     RING_ID,
     integers(1, wire.SEQ_MAX),
-    sampled_from(Service),
+    sampled_from([Service.AGREED, Service.SAFE]),
     sampled_from([0, ENCAP, RETX, ENCAP | RETX]),
     SEQ,
     binary(max_size=60),

@@ -1,0 +1,1 @@
+"""Transis in one broadcast domain: Lansis [Transis §3, §4]."""

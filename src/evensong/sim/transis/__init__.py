@@ -1,0 +1,1 @@
+"""What the simulator knows of Transis: its invariants, its promises and its swarm."""

@@ -1,0 +1,105 @@
+from evensong.core.effects import Deliver, SafeLine
+from evensong.core.transis.view import NO_PLACE
+from tests.core.transis.chains import Place, chain
+
+
+def places(place: Place) -> list[tuple[bytes, int]]:
+    return [
+        (one.payload[-2:], one.seq)
+        for effect in place.effects
+        if isinstance(effect, Deliver)
+        for one in effect.messages()
+    ]
+
+
+def test_a_basic_message_is_delivered_when_it_comes_whatever_is_missing() -> None:
+    place = Place(3)
+    assert place.hear("b7C4-") == "C4"
+    assert place.hear("b7C4-") == ""
+
+
+def test_a_causal_message_waits_for_what_it_refers_to() -> None:
+    place = Place(3)
+    assert place.hear("b1C1~") == ""
+    assert place.hear("B1~") == "B1 C1"
+
+
+def test_a_causal_message_waits_for_ordered_ones_in_its_past() -> None:
+    place = Place(3)
+    assert place.hear("B1 b1C1~") == "B1 C1"  # C1 is the vote that decides on B1
+    assert place.hear("c1B2 B3~") == ""
+    assert place.hear("b3C2.") == "B2 B3"
+
+
+def test_a_causal_message_looks_through_null_messages() -> None:
+    place = Place(3)
+    assert place.hear("b1C1. C2~") == ""
+    assert place.hear("B1~") == "B1 C2"
+
+
+def test_a_safe_message_is_delivered_when_everybody_has_spoken_after_it() -> None:
+    place = Place(3)
+    assert place.hear("A1! a1B1.") == ""
+    assert place.hear("a1C1.") == "A1"
+
+
+def test_a_safe_message_holds_up_the_order_behind_it() -> None:
+    place = Place(3)
+    assert place.hear("A1! A2 a2B1.") == ""
+    assert place.hear("a2C1.") == "A1 A2"
+
+
+def test_ordered_messages_have_places_and_others_have_none() -> None:
+    place = Place(1)
+    for one in chain("A1 A2~ A3! A4-"):
+        place.view.insert(one)
+        place.view.receive_basic(one)
+        place.view.advance()
+    assert places(place) == [(b"A1", 1), (b"A2", NO_PLACE), (b"A3", 2), (b"A4", NO_PLACE)]
+
+
+def test_the_safe_line_rises_with_what_everybody_has() -> None:
+    place = Place(3)
+    place.hear("A1 A2 a2B1.")
+    place.view.graph.forget(place.view.graph.nodes[1][1])
+    lines = []
+    for one in chain("a2C1."):
+        place.view.insert(one)
+        place.view.advance()
+        lines = [effect.seq for effect in place.effects if isinstance(effect, SafeLine)]
+    assert lines == [2]
+    assert place.view.graph.nodes[0] == {}  # delivered and stable: forgotten
+
+
+def test_what_is_stable_and_not_yet_delivered_is_kept() -> None:
+    place = Place(3, allack=1)
+    place.hear("B1 a9C1.")
+    assert place.view.graph.nodes[1].keys() == {1}
+
+
+def test_a_view_that_ends_delivers_what_the_votes_decide_and_then_the_rest_by_name() -> None:
+    place = Place(5)
+    place.hear("E1 e1D1. D2~ B1!")  # nothing is decided
+    before = list(place.view.graph.inserted)
+    place.view.close(before)
+    gaps = [effect.after_gap for effect in place.effects if isinstance(effect, Deliver)]
+    assert all(gaps)
+    assert place.told() == "B1' E1 D2"
+
+
+def test_a_safe_message_that_everybody_has_is_not_reduced_when_the_view_ends() -> None:
+    place = Place(3)
+    place.hear("C1! c1B1. c1A1.")
+    assert place.told() == ""  # told by the call before
+    place.hear("A2! a2B2.")
+    place.view.close(list(place.view.graph.inserted))
+    assert place.told() == "A2'"
+
+
+def test_the_cut_is_the_past_of_the_finals() -> None:
+    place = Place(3)
+    words = "A1 a1B1. C1 c1B2."
+    place.hear(words)
+    finals = chain("a1B1.")
+    assert place.view.cut_of(finals) == [1, 1, 0]
+    assert place.view.cut_of(chain("c1B2.")) == [1, 2, 1]

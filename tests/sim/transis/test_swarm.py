@@ -1,0 +1,74 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evensong.cli.main import main
+from evensong.sim.campaign import Task, broken_by
+from evensong.sim.faults import Calm
+from evensong.sim.run import run_setup, run_unchecked
+from evensong.sim.setup import setup_from_json, setup_to_json
+from evensong.sim.transis.swarm import run, swarm
+
+DIGEST = "from evensong.sim.transis.swarm import run; print(run(%d).digest)"
+
+
+def test_a_seed_always_decides_the_same_run() -> None:
+    assert swarm(5) == swarm(5)
+    assert swarm(5) != swarm(6)
+    first, second = run(5), run(5)
+    assert first.digest == second.digest
+    assert first.pairs == second.pairs
+    assert first.digest != run(6).digest
+
+
+def test_looking_on_changes_nothing() -> None:
+    assert run_unchecked(swarm(5)).digest == run(5).digest
+
+
+def test_the_order_of_hashes_decides_nothing() -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", DIGEST % 3]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+def test_a_setup_from_a_file_gives_the_run_of_its_seed() -> None:
+    setup = swarm(7)
+    assert setup_from_json(setup_to_json(setup)) == setup
+    assert run_setup(setup_from_json(setup_to_json(setup))).digest == run(7).digest
+    assert broken_by(setup) == frozenset()
+
+
+def test_runs_differ_in_services_sizes_and_ways_of_ordering() -> None:
+    setups = [swarm(seed) for seed in range(60)]
+    assert all(isinstance(setup.plan[-1], Calm) for setup in setups)
+    assert {setup.options.lansis.allack for setup in setups} == {0, 1}
+    assert {len(setup.options.nodes) for setup in setups} == set(range(2, 10))
+    assert any(burst.basic and burst.causal for setup in setups for burst in setup.workload)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_few_seeds_keep_every_promise(seed: int) -> None:
+    outcome = run(seed)
+    assert outcome.violations == ()
+    assert outcome.deliveries
+
+
+def test_the_command_runs_the_engine_and_says_how_to_repeat_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["sim", "--engine", "transis", "--seeds", "0:2", "--jobs", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "every promise kept" in out
+    assert "while a view was agreed on" in out
+    assert Task(4, engine="transis").command() == "evensong sim --seed 4 --engine transis"
+
+
+def test_clients_need_the_ring(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--engine", "transis", "--seed", "0", "--clients"]) == 2
+    assert "has no groups above it yet" in capsys.readouterr().err
