@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from evensong.core.effects import Service
 from evensong.errors import BadTrace
 from evensong.spark.reading import AS_NAMED
 from evensong.spark.trouble import file_trouble
@@ -24,7 +25,7 @@ from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
 from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
-from evensong.trace.schema import COLUMNS, LATER, SERVICE_BY_CODE, TABLES, arrow, schema
+from evensong.trace.schema import CODE_BY_SERVICE, COLUMNS, LATER, TABLES, arrow, schema
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"  # by which Spark means null
+RING_CODES: Final = (CODE_BY_SERVICE[Service.AGREED], CODE_BY_SERVICE[Service.SAFE])
 SERVED: Final = ("deliveries", "sends")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
@@ -245,7 +247,7 @@ def _look_at_file(path: Path, table: str) -> bool:
     if emptied:
         raise BadTrace(f"{path}: column {emptied[0]} has nulls")
     for code in services:  # of another one nothing would be judged
-        if code not in SERVICE_BY_CODE:
+        if code not in RING_CODES:
             raise BadTrace(f"{path}: service {code} is not one of a ring")
     if not metadata.num_row_groups:
         return False
@@ -357,7 +359,7 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
         if emptied is not None:
             column = next(name for name in whole if emptied[name] is None)
             raise BadTrace(f"{place.base}: {table} have nulls in column {column}")
-        served = " and ".join(f"service <> {code}" for code in SERVICE_BY_CODE)
+        served = " and ".join(f"service <> {code}" for code in RING_CODES)
         strange = rows.where(served).first() if table in SERVED else None
         if strange is not None:
             raise BadTrace(f"{place.base}: {table} have service {strange['service']}, of no ring")
