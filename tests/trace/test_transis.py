@@ -1,7 +1,10 @@
-"""A run of the second engine goes to files and comes back as it was."""
+"""A run of the second engine goes to files, comes back as it was, and is judged as one."""
 
 from pathlib import Path
 
+import pytest
+
+from evensong.cli.main import main
 from evensong.core.effects import Service
 from evensong.sim.run import run_recorded
 from evensong.sim.transis.judge import check
@@ -25,3 +28,14 @@ def test_services_reduced_messages_and_windows_survive_the_way_through_files(
         services |= {row.service for row in life.deliveries}
     assert services >= {Service.AGREED}
     assert check(read) == check(history)
+
+
+def test_a_trace_is_held_to_what_its_own_engine_promises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, history = run_recorded(swarm(2, 4, 120))
+    write_trace(history, tmp_path, "2")
+    assert main(["trace", "check", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "LA1" in told  # of Transis
+    assert "EVS7.1" not in told  # of a ring

@@ -13,13 +13,14 @@ from evensong.sim.groups.acts import Clients
 from evensong.sim.history import Aux
 from evensong.sim.setup import TRANSIS, Options, Setup
 
+ENGINE: Final = "engine"  # who does not tell it is a ring
 OF_THE_RING: Final = ("window_size", "messages_max")
 
 
 def limits_of(options: Options) -> Aux:
     """Return what may be sent, as the `aux` of a start."""
     if options.engine == TRANSIS:
-        return (("w_high", str(options.lansis.w_high)),)
+        return ((ENGINE, TRANSIS), ("w_high", str(options.lansis.w_high)))
     return tuple((name, str(getattr(options.parameters, name))) for name in OF_THE_RING)
 
 

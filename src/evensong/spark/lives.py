@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
+from evensong.sim.setup import TOTEM
 from evensong.spark.tables import small_table
 from evensong.trace.assembly import ENDS, ETYPES
 from evensong.trace.parquet import KINDS
@@ -72,6 +73,7 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
             F.count("*").alias("n_events"),
             F.count_if(F.col("etype") == "start").alias("n_starts"),
             F.max(F.when(F.col("etype") == "start", F.col("aux")["level"])).alias("level"),
+            F.max(F.when(F.col("etype") == "start", F.col("aux")["engine"])).alias("engine"),
             F.max_by(F.when(is_end, F.col("etype")), F.when(is_end, F.col("pseq"))).alias("end"),
             F.max(F.when(is_end, F.col("pseq"))).alias("end_pseq"),
             F.max(F.when(is_end, F.col("aux")["submitted"]).try_cast("bigint")).alias("submitted"),
@@ -117,6 +119,8 @@ def _check_events(life: Life, row: dict[str, object]) -> None:
     if row["strange"] is not None:
         kinds = ", ".join(ETYPES)
         raise BadTrace(f"{life.name}: an event {str(row['strange'])[:50]!r} is none of {kinds}")
+    if row["engine"] not in (None, TOTEM):
+        raise BadTrace(f"{life.name}: is of {row['engine']}, and the audit knows rings only so far")
     if row["bad_conf"] is not None:
         raise BadTrace(
             f"{life.name}: event {row['bad_conf']} is a configuration without its id, kind, "

@@ -8,16 +8,19 @@ has no trace at all. If no life has deliveries, what can be said of configuratio
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from evensong.sim import evs
+from evensong.errors import BadTrace
 from evensong.sim.evs import Verdicts
 from evensong.sim.history import History, Life, LifeId
+from evensong.sim.limits import ENGINE
+from evensong.sim.rules import BY_ENGINE, Rules
+from evensong.sim.setup import TOTEM
 from evensong.trace.absence import absent_lives
 from evensong.trace.assembly import TracedLife
 from evensong.trace.parquet import history_of
 from evensong.trace.spool import LEVELS
 
 OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
-OF_ORDER: Final = ("EVS5", "EVS6.1", "EVS6.2", "EVS6.3", "TG", "FIFO")
+OF_ORDER: Final = ("EVS5", "EVS6.1", "EVS6.2", "EVS6.3", "TG", "FIFO", "LC1", "LA1")
 HOLDS: Final = "holds"
 BROKEN: Final = "broken"
 INCONCLUSIVE: Final = "inconclusive"
@@ -72,11 +75,20 @@ def judge(lives: Iterable[TracedLife], submitted: Mapping[LifeId, int] | None = 
     absent = absent_lives(history)
     for key in absent:
         history.lives[key] = Life(*key)
-    verdicts = evs.check(history, submitted if has_messages else None)
+    verdicts = _rules_of(history).judge(history, submitted if has_messages else None)
     if not has_messages:
         verdicts = verdicts.only(OF_CONFIGURATIONS)
     is_whole = not any(one.gap or one.is_late for one in traced)
     return Judgement(verdicts, history, blank, absent, is_whole and not blank and not absent)
+
+
+def _rules_of(history: History) -> Rules:
+    """Return what the engine of a run promises, which its starts tell."""
+    starts = [event for life in history.lives.values() for event in life.events[:1]]
+    engines = {dict(event.aux).get(ENGINE, TOTEM) for event in starts} or {TOTEM}
+    if len(engines) > 1 or not engines <= BY_ENGINE.keys():
+        raise BadTrace(f"the engines of one run are {', '.join(sorted(engines))}")
+    return BY_ENGINE[engines.pop()]
 
 
 def _is_blank(one: TracedLife) -> bool:
