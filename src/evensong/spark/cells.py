@@ -170,6 +170,7 @@ class Cells:
                     *STREAM, "conf_no", "pos as at", f"{own} as lowest", f"{own} as highest"
                 )
             )
+            .localCheckpoint()
         )
 
     @cached_property

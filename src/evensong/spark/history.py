@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from evensong.sim.evs.limits import DISTURBANCES, NAMES
 from evensong.spark.lives import Life, lives_table, read_lives
+from evensong.spark.session import for_small_tables
 
 if TYPE_CHECKING:
     from evensong.spark.matching import Matching
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from evensong.spark.streams import Streams
 
 LIFE: Final = ("run_id", "node", "incarnation")
+FEW: Final = 10_000  # rows that are looked at more quickly than a plan for them is compiled
 
 
 def kept(rows: DataFrame) -> DataFrame:
-    """Compute a small table once and keep it here: Spark then knows how small it is."""
-    return rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema)
+    """Compute a table once and keep it here: Spark then knows how small it is."""
+    table, spark = rows.toArrow(), rows.sparkSession
+    if table.num_rows <= FEW:
+        spark = for_small_tables(spark)
+    return spark.createDataFrame(table, rows.schema)
 
 
 class History:

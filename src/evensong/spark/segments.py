@@ -53,7 +53,7 @@ def rows_of_segments(history: "History") -> DataFrame:
         .join(runs, "run_id")
         .select("run_id", "segment", "node", "incarnation", "ended", "submitted")
     )
-    parts = [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
+    parts = []
     for kind, all_rows, more in (
         (rows.DELIVERY, history.deliveries, ("sender", "sender_inc", "stable_seq")),
         (rows.SEND, history.sends, ()),
@@ -62,6 +62,8 @@ def rows_of_segments(history: "History") -> DataFrame:
         parts.append(_part(all_rows.join(places, [*LIFE, "conf_no"]).select(*columns), kind))
         if any(segment.lo is None for segment in history.segments):
             parts.append(_part(all_rows.join(whole, "run_id").select(*columns), kind))
+    # The first decides how all of it is planned, and these are few.
+    parts += [_part(confs, rows.CONF), _part(lives, rows.LIFE)]
     return reduce(_union, parts)
 
 

@@ -11,6 +11,7 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from evensong.errors import BadRequest, SparkFailed, SparkUnavailable
@@ -18,6 +19,8 @@ from evensong.spark import cluster, executors, gateway, interrupts
 from evensong.spark.archive import archive_of, options_with
 from evensong.spark.java import find_java
 from evensong.spark.settings import (
+    BESIDE,
+    IS_BESIDE,
     IS_TINY,
     for_tiny,
     is_on_loopback,
@@ -87,6 +90,22 @@ def running_session() -> "SparkSession | None":
 def is_tiny(spark: "SparkSession") -> bool:
     """Whether a session was opened for data that fit into it many times."""
     return spark.conf.get(IS_TINY, "false") == "true"
+
+
+@cache
+def for_small_tables(spark: "SparkSession") -> "SparkSession":
+    """Return a session beside another, in the same Spark, that plans as for tiny data.
+
+    Large data leave small tables behind, and many questions are about these alone: compiling their
+    plans would take longer than to answer them. A question belongs to the session of its first
+    table.
+    """
+    if is_tiny(spark) or spark.conf.get(IS_BESIDE, "false") == "true":
+        return spark
+    beside = spark.newSession()
+    for key, value in BESIDE.items():
+        beside.conf.set(key, value)
+    return beside
 
 
 @contextmanager

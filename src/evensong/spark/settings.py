@@ -19,6 +19,7 @@ PARTITIONS_PER_CORE: Final = 4  # small enough to fit in memory, large enough to
 CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 IS_TINY: Final = "spark.evensong.tiny"  # by which a session tells what it was opened for
+IS_BESIDE: Final = "spark.evensong.beside"  # or that it is for the small tables of another
 TINY_BYTES: Final = 8 << 20  # of traces: up to a million rows
 SMALL_BYTES: Final = 64 << 20
 
@@ -49,6 +50,13 @@ TINY: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Every sort and every table of hashes takes a page, and by default one of 64 MB.
     "spark.buffer.pageSize": "1m",
+}
+
+# The same for small tables beside large ones: what can be set for a session that runs.
+BESIDE: Final = {
+    IS_BESIDE: "true",
+    "spark.sql.adaptive.enabled": "false",
+    **{key: value for key, value in TINY.items() if key.startswith("spark.sql.")},
 }
 
 

@@ -17,6 +17,7 @@ from evensong.spark.cells import CELL, CONTENT, STREAM, Cells, with_cell
 from evensong.spark.digests import SUMS, digest_columns
 from evensong.spark.history import LIFE, kept
 from evensong.spark.rising import doubtful_streams
+from evensong.spark.session import for_small_tables
 from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ class Streams:
             F.max("last").alias("last"),
         )
         return (
-            self.stays.join(folded, list(STAY), "left")
+            folded.join(self.stays, list(STAY), "right")
             .selectExpr(
                 *self.stays.columns,
                 *(f"coalesce({name}, 0) as {name}" for name in SUMS),
@@ -344,7 +345,7 @@ class Streams:
             .where(f"if(is_send, {highest} >= sent, place <= before) and before is not null")
         )
         if doubtful.isEmpty():
-            return self.history.spark.createDataFrame([], found.schema)
+            return for_small_tables(self.history.spark).createDataFrame([], found.schema)
         return found.localCheckpoint()
 
     @cached_property

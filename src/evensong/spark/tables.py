@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from evensong.spark.session import for_small_tables
+
 _ARROW = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -22,4 +24,5 @@ def small_table(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema:
         pa.array(list(values), _ARROW[kind])
         for values, (_, kind) in zip(columns, fields, strict=True)
     ]
-    return spark.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]), schema)
+    beside = for_small_tables(spark)
+    return beside.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]), schema)

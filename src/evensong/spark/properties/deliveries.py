@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.spark.digests import SAFE
-from evensong.spark.history import LIFE
+from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding
 from evensong.spark.properties.membership import named
 from evensong.spark.properties.sound import (
@@ -168,7 +168,7 @@ def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
         .select(*COM, "conf_id", "seq")
     )
     pairs = late.join(unseen, [*COM, "conf_id"]).where("seq >= end_seq")
-    return counted(pairs, "0", "1")
+    return kept(counted(pairs, "0", "1"))
 
 
 def stable_line(history: "History") -> Finding:
@@ -222,7 +222,7 @@ def _unseen_sends(history: "History", stayed: DataFrame) -> DataFrame:
     sends = history.matching.sends.join(
         F.broadcast(senders), [*COM, "sender", "sender_inc"], "left_semi"
     )
-    return counted(sends.join(F.broadcast(late), list(COM)).where("seq >= end"), "0", "1")
+    return kept(counted(sends.join(F.broadcast(late), list(COM)).where("seq >= end"), "0", "1"))
 
 
 def global_order(history: "History") -> Finding:

@@ -55,11 +55,16 @@ def same_messages(history: "History") -> Finding:
     if doubtful.isEmpty():
         return Finding(checked, no_violations(history))
     asked = going.join(doubtful, list(COHORT)).select(*STAY, "member", *COHORT[2:])
-    missing = _missing(streams, asked, COHORT).selectExpr(
-        *LIFE,
-        "view as conf_id",
-        f"concat(member, ' and ', other, ' went together from view ', view, ' of ', group, ' to ', "
-        f"next_view, '; only ', other, ' was told ', {FRAME_NAME}, ' between them') as text",
+    missing = (
+        _missing(streams, asked, COHORT)
+        .localCheckpoint()
+        .selectExpr(
+            *LIFE,
+            "view as conf_id",
+            "concat(member, ' and ', other, ' went together from view ', view, ' of ', group, "
+            f"' to ', next_view, '; only ', other, ' was told ', {FRAME_NAME}, "
+            "' between them') as text",
+        )
     )
     return Finding(checked, missing.select(*VIOLATION))
 

@@ -65,7 +65,7 @@ def process_order(history: "History") -> Finding:
                 before,
             )
         )
-    tables = named(history, backwards).selectExpr(
+    tables = named(history, backwards.localCheckpoint()).selectExpr(
         *LIFE,
         "conf_id",
         "concat(name, ' ', place, ': (', pos, ', ', t_us, ') follows (', before.pos, ', ',"
