@@ -32,6 +32,7 @@ class Load(NamedTuple):
     service: str
     api: str
     rate: float  # messages a second over all clients; 0: as fast as they are taken
+    arrivals: str = "steady"  # or chance: at a rate, when messages are due
 
 
 class Heard(NamedTuple):
@@ -42,6 +43,7 @@ class Heard(NamedTuple):
     samples_us: list[int]  # from sending, or being due, to the sender's own delivery, ascending
     cpu_us: float  # of all daemons and clients, for each message that was ordered
     resent: int  # packets that were sent again
+    daemons_cpu_us: float  # of the daemons alone, for each message that was ordered
 
 
 class Place(NamedTuple):
@@ -93,6 +95,7 @@ def _start(
         load.service,
         load.api,
         load.rate / len(places),
+        load.arrivals,
     )
     return subprocess.Popen(
         [*place.within, sys.executable, "-m", "evensong.bench.member", json.dumps(task)],
@@ -116,11 +119,12 @@ def _count(
         assert member.stdin is not None
         member.stdin.write(json.dumps(span) + "\n")
         member.stdin.flush()
-    pids = [place.pid for place in places] + [member.pid for member in members]
+    daemons, clients = [place.pid for place in places], [member.pid for member in members]
     time.sleep(max(0.0, span[0] - time.monotonic_ns()) / 1e9)
-    cpu_before, resent_before = cpu_s(pids), _resent(places)
+    before, clients_before, resent_before = cpu_s(daemons), cpu_s(clients), _resent(places)
     time.sleep(max(0.0, span[1] - time.monotonic_ns()) / 1e9)
-    cpu_after, resent_after = cpu_s(pids), _resent(places)
+    daemons_s, clients_s = cpu_s(daemons) - before, cpu_s(clients) - clients_before
+    resent = _resent(places) - resent_before
     told = [json.loads(_line(member) or "{}") for member in members]
     if not all(told):
         raise Unreachable("bench: a client failed; see what it said above")
@@ -130,8 +134,9 @@ def _count(
         middle / seconds,
         min(counts) / seconds,
         sorted(sample for one in told for sample in one["samples_us"]),
-        1e6 * (cpu_after - cpu_before) / max(1, middle),
-        resent_after - resent_before,
+        1e6 * (daemons_s + clients_s) / max(1, middle),
+        resent,
+        1e6 * daemons_s / max(1, middle),
     )
 
 
