@@ -2,6 +2,7 @@
 
 import random
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -190,8 +191,6 @@ class _Looking:
     """Looks at the memory of processes every few seconds, in a thread, as long as it is entered."""
 
     def __init__(self, pids: list[int], seen: list[tuple[float, float]]) -> None:
-        import threading
-
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(pids, seen), daemon=True)
 

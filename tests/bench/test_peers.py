@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import compare
+from bench import compare, costs
 from bench.peers import document, marks, takes
 from bench.peers.acceptance import BARS, judge
 from bench.peers.cells import (
@@ -239,3 +239,19 @@ def test_what_a_nats_server_says_is_understood_and_its_pings_are_answered() -> N
         told = there.recv(1_000)
         assert told.startswith(b'CONNECT {"verbose":false}\r\nSUB _INBOX.0.* 1\r\nPONG\r\n')
         assert told.endswith(b"PUB bench _INBOX.0.a 2\r\nab\r\n" * 2)
+
+
+def test_costs_are_told_beside_the_first_way_of_their_kind() -> None:
+    turns = [{"delivered_per_s": rate, "daemons_us": 2.0} for rate in (400.0, 900.0, 500.0)]
+    assert costs.medians(turns) == {"delivered_per_s": 500.0, "daemons_us": 2.0}
+    told = costs.table({"sealing": {"sealed": turns[0], "insecure": turns[2]}})
+    assert told.splitlines()[1].split() == [
+        "sealing",
+        "insecure",
+        "delivered_per_s",
+        "500.00",
+        "(1.25),",
+        "daemons_us",
+        "2.00",
+        "(1.00)",
+    ]

@@ -44,6 +44,7 @@ class Heard(NamedTuple):
     cpu_us: float  # of all daemons and clients, for each message that was ordered
     resent: int  # packets that were sent again
     daemons_cpu_us: float  # of the daemons alone, for each message that was ordered
+    beside_cpu_us: float  # of processes that stood beside, for each message that was ordered
 
 
 class Place(NamedTuple):
@@ -70,14 +71,19 @@ def measure(nodes: int, load: Load, seconds: float) -> Heard:
             cluster.stop()
 
 
-def load_with(places: Sequence[Place], load: Load, seconds: float) -> Heard:
-    """Load daemons that are one ring; return what their clients heard."""
+def load_with(
+    places: Sequence[Place], load: Load, seconds: float, beside: Sequence[int] = ()
+) -> Heard:
+    """Load daemons that are one ring; return what their clients heard.
+
+    `beside` are processes that are looked at meanwhile: of daemons without such a client.
+    """
     members = [_start(number, place, places, load) for number, place in enumerate(places, start=1)]
     try:
         for member in members:
             if _line(member) != "ready":
                 raise Unreachable("bench: a client did not come up; see what it said above")
-        return _count(members, places, seconds)
+        return _count(members, places, seconds, beside)
     finally:
         for member in members:
             member.kill()
@@ -111,7 +117,10 @@ def _line(member: "subprocess.Popen[str]") -> str:
 
 
 def _count(
-    members: "Sequence[subprocess.Popen[str]]", places: Sequence[Place], seconds: float
+    members: "Sequence[subprocess.Popen[str]]",
+    places: Sequence[Place],
+    seconds: float,
+    beside: Sequence[int],
 ) -> Heard:
     now = time.monotonic_ns()
     span = (now + int(WARM_UP_S * 1e9), now + int((WARM_UP_S + seconds) * 1e9))
@@ -121,9 +130,11 @@ def _count(
         member.stdin.flush()
     daemons, clients = [place.pid for place in places], [member.pid for member in members]
     time.sleep(max(0.0, span[0] - time.monotonic_ns()) / 1e9)
-    before, clients_before, resent_before = cpu_s(daemons), cpu_s(clients), _resent(places)
+    groups = (daemons, clients, [*beside])
+    before, resent_before = [*map(cpu_s, groups)], _resent(places)
     time.sleep(max(0.0, span[1] - time.monotonic_ns()) / 1e9)
-    daemons_s, clients_s = cpu_s(daemons) - before, cpu_s(clients) - clients_before
+    used = [now - then for now, then in zip(map(cpu_s, groups), before, strict=True)]
+    daemons_s, clients_s, beside_s = used
     resent = _resent(places) - resent_before
     told = [json.loads(_line(member) or "{}") for member in members]
     if not all(told):
@@ -137,6 +148,7 @@ def _count(
         1e6 * (daemons_s + clients_s) / max(1, middle),
         resent,
         1e6 * daemons_s / max(1, middle),
+        1e6 * beside_s / max(1, middle),
     )
 
 
