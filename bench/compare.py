@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import statistics
 import subprocess
@@ -39,7 +40,6 @@ from bench.peers.cells import (
     FLOOR,
     FULL_TIMES,
     MARK,
-    NETMTU_LESS,
     OURS,
     SHORT_TIMES,
     THEIRS,
@@ -51,6 +51,7 @@ from bench.peers.cells import (
     full,
     seconds,
     short,
+    tuned,
 )
 from bench.peers.client import compile_client
 from bench.peers.corosync import PROGRAMS, Corosync
@@ -138,7 +139,7 @@ class Comparison:
         if cell.system == OURS:
             return Evensong(network, home, self._client, "lan", is_realtime=False)
         name = cell.way if cell.kind == TUNE else best_tuning(self._ledger, cell.mtu)
-        lines = tuple(line.format(netmtu=cell.mtu - NETMTU_LESS) for line in TUNINGS[name])
+        lines = tuned(name, cell.mtu)
         return Corosync(network, home, self._client, "knet", lines, is_realtime=False)
 
     def _note(self, cell: Cell, turn: int, measure: "takes.Measure") -> bool:
@@ -194,8 +195,10 @@ def progress(text: str) -> None:
 
 def about() -> Figures:
     """Say on what machine, and with what, this is."""
-    version = subprocess.run(["corosync", "-v"], capture_output=True, text=True, check=False)
-    line = next(iter(version.stdout.splitlines()), "corosync")
+    line = ""
+    if shutil.which("corosync"):
+        said = subprocess.run(["corosync", "-v"], capture_output=True, text=True, check=False)
+        line = next(iter(said.stdout.splitlines()), "")
     return {
         "cores": os.cpu_count() or 0,
         "Linux": platform.release(),

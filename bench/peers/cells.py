@@ -35,6 +35,11 @@ TUNINGS: dict[str, tuple[str, ...]] = {
 NETMTU_LESS = 100  # than the path: what is left for headers and the tag
 
 
+def tuned(name: str, mtu: int) -> tuple[str, ...]:
+    """Return the lines of corosync's settings for a path."""
+    return tuple(line.format(netmtu=mtu - NETMTU_LESS) for line in TUNINGS[name])
+
+
 class Cell(NamedTuple):
     """One figure of one system."""
 

@@ -27,9 +27,9 @@ from bench.peers.cells import (
     STEADY,
     THEIRS,
     TUNE,
-    TUNINGS,
     UDP,
     Cell,
+    tuned,
 )
 from bench.peers.ledger import Ledger
 
@@ -194,7 +194,7 @@ def tunings(ledger: Ledger) -> str:
     """Return the table of the settings of corosync that were tried."""
     rows = []
     for cell in _cells(ledger, TUNE):
-        settings = "; ".join(TUNINGS[cell.way]) or "as it comes"
+        settings = "; ".join(tuned(cell.way, cell.mtu)) or "as it comes"
         rows.append(
             [str(cell.mtu), size_of(cell.size), settings, spread(ledger.values(cell, RATE))]
         )
