@@ -220,7 +220,8 @@ def part(ledger: Ledger, verdicts: Sequence[Verdict], pictures: Iterable[tuple[s
     paragraphs = [
         f"{about}. {turns} turns, in which the systems alternate; medians, with the least and the "
         "most turn in parentheses. Messages a second are what one client hears while a client at "
-        "every node sends as fast as it may; both systems are encrypted.",
+        "every node sends as fast as it may; both systems are encrypted. Other things took "
+        f"{spread(ledger.others_cores(), 2) or 'an unknown number of'} cores meanwhile.",
         "Bars:",
         bars(verdicts),
         "Messages a second:",
