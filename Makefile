@@ -1,5 +1,5 @@
 # `make` or `make help` lists what there is. Nothing here writes outside this directory, and nothing
-# needs root but test-net and the two measurements beside corosync.
+# needs root but test-net and the measurements beside corosync.
 
 PYTHON ?= python3
 SEEDS ?= 0:10000
@@ -12,7 +12,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile \
-    soak bench bench-spark bench-campaign bench-failover bench-idle bench-against-corosync test-browser clean
+    soak bench bench-spark bench-campaign bench-failover bench-idle bench-against-corosync \
+    bench-peers bench-peers-full test-browser clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -72,6 +73,12 @@ bench-failover: $(READY) ## as root: how soon survivors go on, beside corosync
 
 bench-against-corosync: $(READY) ## as root: messages a second, client to clients, beside corosync
 	$(BIN)/python -m bench.against_corosync
+
+bench-peers: $(READY) ## as root: all of it beside corosync, into docs/performance.md; half an hour
+	$(BIN)/python -m bench.compare --anew --write docs/performance.md
+
+bench-peers-full: $(READY) ## as root: every size and number of nodes; hours, goes on where it was stopped
+	$(BIN)/python -m bench.compare --full --write docs/performance.md
 
 bench-spark: $(READY) ## how long an audit of ten to eighty million deliveries takes
 	$(BIN)/python -m bench.spark --dir out/traces --plant all

@@ -3,15 +3,19 @@
  *
  *   client flood SIZE WINDOW            keeps WINDOW messages of its own undelivered, for ever
  *   client probe SIZE RATE COUNT        sends COUNT messages at RATE a second, one at a time
+ *   client pace SIZE RATE COUNT         sends COUNT messages at random times, RATE a second
  *   client say RATE COUNT FD NUMBER HEX sends a frame to a daemon of ours, with message numbers
  *                                       from NUMBER on, and waits for each delivery
+ *   client chance RATE COUNT FD NUMBER HEX  the same at random times, waiting for nothing
  *
  * One line a fact: "view T N1 N2 ..." with the nodes of each configuration, "flows T" when a flood
  * has begun to be delivered, "delivered T N" every second of a flood, "took T D" for each probe, D
  * from the moment at which it was due. Times are microseconds of CLOCK_MONOTONIC.
  */
+#define _GNU_SOURCE
 #include <corosync/cpg.h>
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIZE_MAX_BYTES = 65536, SECOND = 1000000 };
+enum { SIZE_MAX_BYTES = 1 << 20, SECOND = 1000000 };
 
 static uint32_t my_node;
 static uint32_t my_pid;
@@ -159,6 +163,64 @@ static void probe(cpg_handle_t handle, struct pollfd *ready, size_t size, long r
     fflush(stdout);
 }
 
+/* When messages are due that come by chance, and which of them were sent and delivered. */
+struct chance {
+    long *due;
+    long count, sent, delivered;
+};
+
+static struct chance chances(long rate, long count) {
+    struct chance plan = {calloc((size_t)count, sizeof(long)), count, 0, 0};
+    unsigned short seed[3] = {7, 11, (unsigned short)getpid()};
+    double at = (double)now() + SECOND / 10.0;
+    for (long number = 0; number < count; number++) {
+        at += -log(1.0 - erand48(seed)) * SECOND / (double)rate;
+        plan.due[number] = (long)at;
+    }
+    return plan;
+}
+
+static int is_due(const struct chance *plan) {
+    return plan->sent < plan->count && now() >= plan->due[plan->sent];
+}
+
+/* Wait until something has come, or the next message is due. */
+static void wait_for_chance(const struct chance *plan, struct pollfd *ready) {
+    long wait = plan->sent < plan->count ? plan->due[plan->sent] - now() : SECOND;
+    struct timespec most = {wait / SECOND, wait % SECOND * 1000};
+    if (wait > 0) {
+        ppoll(ready, 1, &most, NULL);
+    }
+}
+
+static void deliver_until(struct chance *plan, long delivered) {
+    long at = now();
+    for (; plan->delivered < delivered && plan->delivered < plan->sent; plan->delivered++) {
+        long due = plan->due[plan->delivered];
+        printf("took %ld %ld\n", due, at - due);
+    }
+}
+
+static void pace(cpg_handle_t handle, struct pollfd *ready, size_t size, long rate, long count) {
+    static char message[SIZE_MAX_BYTES];
+    struct chance plan = chances(rate, count);
+    while (plan.delivered < count) {
+        int refused = 0;
+        while (is_due(&plan) && !refused) {
+            refused = !sent(handle, message, size);
+            plan.sent += !refused;
+        }
+        if (refused) {
+            poll(ready, 1, 1);
+        } else {
+            wait_for_chance(&plan, ready);
+        }
+        dispatch(handle);
+        deliver_until(&plan, own_delivered);
+    }
+    fflush(stdout);
+}
+
 static void expect(int holds, const char *what) {
     if (!holds) {
         perror(what);
@@ -178,40 +240,66 @@ static size_t is_whole(const unsigned char *frame, size_t there) {
     return there >= length ? length : 0;
 }
 
-static void wait_for_delivery(int stream) {
+/* Read what has come; return how many deliveries are in it. */
+static int deliveries(int stream) {
     static unsigned char heard[SIZE_MAX_BYTES];
     static size_t there;
-    struct pollfd ready = {.fd = stream, .events = POLLIN};
-    for (int delivered = 0; !delivered;) {
-        expect(poll(&ready, 1, -1) == 1, "poll");
-        ssize_t more = read(stream, heard + there, sizeof heard - there);
-        expect(more > 0, "read");
-        there += (size_t)more;
-        size_t length;
-        while ((length = is_whole(heard, there)) > 0) {
-            delivered += heard[4] == DELIVER;
-            there -= length;
-            memmove(heard, heard + length, there);
-        }
+    ssize_t more = read(stream, heard + there, sizeof heard - there);
+    expect(more > 0, "read");
+    there += (size_t)more;
+    int delivered = 0;
+    size_t length;
+    while ((length = is_whole(heard, there)) > 0) {
+        delivered += heard[4] == DELIVER;
+        there -= length;
+        memmove(heard, heard + length, there);
+    }
+    return delivered;
+}
+
+static unsigned char frame[SIZE_MAX_BYTES];
+static size_t frame_length;
+
+static void read_frame(const char *hex) {
+    frame_length = strlen(hex) / 2;
+    expect(frame_length > NUMBER_AT + 8 && frame_length <= sizeof frame, "frame");
+    for (size_t at = 0; at < frame_length; at++) {
+        expect(sscanf(hex + 2 * at, "%2hhx", &frame[at]) == 1, "hex");
     }
 }
 
-static void say(long rate, long count, int stream, long number, const char *hex) {
-    static unsigned char frame[SIZE_MAX_BYTES];
-    size_t length = strlen(hex) / 2;
-    expect(length > NUMBER_AT + 8 && length <= sizeof frame, "frame");
-    for (size_t at = 0; at < length; at++) {
-        expect(sscanf(hex + 2 * at, "%2hhx", &frame[at]) == 1, "hex");
+static void send_frame(int stream, long number) {
+    for (int at = 0; at < 8; at++) {
+        frame[NUMBER_AT + at] = (unsigned char)(number >> 8 * (7 - at));
     }
+    expect(write(stream, frame, frame_length) == (ssize_t)frame_length, "write");
+}
+
+static void say(long rate, long count, int stream, long number) {
+    struct pollfd ready = {.fd = stream, .events = POLLIN};
     long due = now() + SECOND / 10;
     for (long last = number + count; number < last; number++, due += SECOND / rate) {
-        for (int at = 0; at < 8; at++) {
-            frame[NUMBER_AT + at] = (unsigned char)(number >> 8 * (7 - at));
-        }
         sleep_until(due);
-        expect(write(stream, frame, length) == (ssize_t)length, "write");
-        wait_for_delivery(stream);
+        send_frame(stream, number);
+        do {
+            expect(poll(&ready, 1, -1) == 1, "poll");
+        } while (!deliveries(stream));
         told(due);
+    }
+    fflush(stdout);
+}
+
+static void chance(long rate, long count, int stream, long number) {
+    struct pollfd ready = {.fd = stream, .events = POLLIN};
+    struct chance plan = chances(rate, count);
+    while (plan.delivered < count) {
+        while (is_due(&plan)) {
+            send_frame(stream, number + plan.sent++);
+        }
+        wait_for_chance(&plan, &ready);
+        if (poll(&ready, 1, 0) == 1) {
+            deliver_until(&plan, plan.delivered + deliveries(stream));
+        }
     }
     fflush(stdout);
 }
@@ -221,22 +309,28 @@ static int is_asked(int count, char **words, int wanted, const char *what) {
 }
 
 int main(int count, char **words) {
-    if (is_asked(count, words, 7, "say")) {
-        say(atol(words[2]), atol(words[3]), atoi(words[4]), atol(words[5]), words[6]);
+    int is_say = is_asked(count, words, 7, "say");
+    if (is_say || is_asked(count, words, 7, "chance")) {
+        read_frame(words[6]);
+        void (*speak)(long, long, int, long) = is_say ? say : chance;
+        speak(atol(words[2]), atol(words[3]), atoi(words[4]), atol(words[5]));
         return 0;
     }
+    int is_pace = is_asked(count, words, 5, "pace");
     int is_flood = is_asked(count, words, 4, "flood");
     int is_probe = is_asked(count, words, 5, "probe");
-    if ((!is_flood && !is_probe) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
+    if ((!is_flood && !is_probe && !is_pace) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
         fprintf(stderr, "usage: client flood SIZE WINDOW | client probe SIZE RATE COUNT | "
-                        "client say RATE COUNT FD NUMBER HEX\n");
+                        "client pace SIZE RATE COUNT | client chance ... | client say RATE COUNT FD NUMBER HEX\n");
         return 2;
     }
     size_t size = (size_t)atol(words[2]);
     cpg_handle_t handle = connected();
     struct pollfd ready = {.events = POLLIN};
     cpg_fd_get(handle, &ready.fd);
-    if (is_flood) {
+    if (is_pace) {
+        pace(handle, &ready, size, atol(words[3]), atol(words[4]));
+    } else if (is_flood) {
         flood(handle, &ready, size, atol(words[3]));
     } else {
         probe(handle, &ready, size, atol(words[3]), atol(words[4]));

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("client.c")
 def compile_client(directory: Path) -> Path:
     """Compile the client into a directory."""
     program = directory / "client"
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lcpg"]
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lcpg", "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotMeasure(f"missing: corosync's headers (libcpg-dev):\n{done.stderr}")

@@ -7,6 +7,7 @@ nothing of the machine is touched.
 import os
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +18,8 @@ from bench.peers.waiting import now_us, wait_for
 
 ORDINARY = "system {\nsched_rr: no\npriority: 0\n}\n"  # it is real-time unless told otherwise
 PROGRAMS = ("ip", "setpriv", "unshare", "nsenter", "mount", "corosync", "gcc")
-WINDOW = 500  # own messages undelivered; beyond, its queues only add latency
+# Own messages undelivered, by the largest size that is sent so; beyond, queues only add latency.
+WINDOWS = ((1_024, 500), (8_192, 200), (65_536, 50), (1 << 20, 4))
 # The lowest that stood a flood; with a token of 50 ms it suspected the living.
 LOWEST = (
     "token: 100",
@@ -173,7 +175,7 @@ class Corosync:
         """Have every node send as fast as it may; return when the messages flow."""
         for node in self._network.nodes:
             if node not in self._clients:
-                self._begin_client(node, "flood", str(size), str(WINDOW))
+                self._begin_client(node, "flood", str(size), str(window_of(size)))
         self.wait_for_ring()
         wait_for(
             f"{self.name}: a flood",
@@ -186,16 +188,48 @@ class Corosync:
 
     def delivered(self) -> int:
         """Return how many messages the first node's client was told, as of the last second."""
+        return self.counted()[1]
+
+    def counted(self) -> tuple[int, int]:
+        """Return when the first node's client told its count last, and the count."""
         facts = self._facts(self._network.nodes[0], "delivered")
-        return facts[-1][1] if facts else 0
+        return (facts[-1][0], facts[-1][1]) if facts else (0, 0)
 
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
         self._begin_client(node, "probe", str(size), str(rate), str(count))
-        client = self._clients[node]
-        if self._is_realtime:
-            be_realtime(client.pid)
-        if client.wait(timeout=60 + count / rate):
-            raise CannotMeasure(f"{self.name}: {(self._home(node) / 'errors').read_text()}")
-        del self._clients[node]
-        return [took for _, took in self._facts(node, "took")]
+        return self._took([node], count / rate)
+
+    def chance(self, node: int, size: int, rate: int, seconds: float) -> list[int]:
+        """Send at random times, waiting for nothing; return how long each took since due."""
+        self._begin_client(node, "pace", str(size), str(rate), str(int(rate * seconds)))
+        return self._took([node], seconds)
+
+    def chance_by_all(self, size: int, rate: int, seconds: float) -> list[int]:
+        """Have every node send at random times, so many a second together."""
+        each = rate // len(self._network.nodes)
+        for node in self._network.nodes:
+            self._begin_client(node, "pace", str(size), str(each), str(int(each * seconds)))
+        return self._took(self._network.nodes, seconds)
+
+    def _took(self, nodes: Iterable[int], seconds: float) -> list[int]:
+        """Wait for clients that send; return how long their messages took."""
+        took: list[int] = []
+        for node in nodes:
+            client = self._clients[node]
+            if self._is_realtime:
+                be_realtime(client.pid)
+            try:
+                is_failed = bool(client.wait(timeout=60 + seconds))
+            except subprocess.TimeoutExpired:
+                raise CannotMeasure(f"{self.name}: a client does not come to its end") from None
+            if is_failed:
+                raise CannotMeasure(f"{self.name}: {(self._home(node) / 'errors').read_text()}")
+            del self._clients[node]
+            took += [one for _, one in self._facts(node, "took")]
+        return took
+
+
+def window_of(size: int) -> int:
+    """Return how many own messages of this size a flooding client keeps undelivered."""
+    return next(window for most, window in WINDOWS if size <= most)

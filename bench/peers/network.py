@@ -36,23 +36,24 @@ def run(*command: str) -> None:
 
 
 class Network:
-    """Nodes 1 to n with an address each; paths of 1500 bytes."""
+    """Nodes 1 to n with an address each."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, mtu: int = MTU) -> None:
         self.nodes = tuple(range(1, nodes + 1))
+        self.mtu = mtu
         self._hub = f"{PREFIX}{os.getpid()}-hub"
 
     def __enter__(self) -> Self:
         sweep()
         run("ip", "netns", "add", self._hub)
         run("ip", "-n", self._hub, "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
-        run("ip", "-n", self._hub, "link", "set", "bridge", "up")
+        run("ip", "-n", self._hub, "link", "set", "bridge", "mtu", str(self.mtu), "up")
         for node in self.nodes:
             self._plug_in(node)
         return self
 
     def _plug_in(self, node: int) -> None:
-        name, mtu = self._name(node), str(MTU)
+        name, mtu = self._name(node), str(self.mtu)
         run("ip", "netns", "add", name)
         run("ip", "-n", name, "link", "set", "lo", "up")
         pair = ("link", "add", "eth", "mtu", mtu, "netns", name, "type", "veth")

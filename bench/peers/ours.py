@@ -18,6 +18,7 @@ from evensong.ipc import wire
 from evensong.sync import connect
 
 PORT = 5_405
+HEADERS = 48  # of IP and UDP, before what the setting `packet` counts
 FLOOD_S = 3_600
 PROBED = "probed"
 
@@ -74,7 +75,7 @@ class Evensong:
         peers = "\n".join(f'{peer} = "{network.address(peer)}:{PORT}"' for peer in network.nodes)
         (self._directory / f"n{node}.toml").write_text(
             f'cluster = "bench"\nnode = {node}\nstate = "n{node}"\nkeys = "cluster.key"\n'
-            f'profile = "{self._profile}"\ntesting = true\n'
+            f'profile = "{self._profile}"\npacket = {network.mtu - HEADERS}\ntesting = true\n'
             f"realtime = {str(self._is_realtime).lower()}\n[peers]\n{peers}\n"
         )
 
@@ -168,21 +169,28 @@ class Evensong:
 
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
+        return self._said(node, size, ("say", rate, count), count / rate)
+
+    def chance(self, node: int, size: int, rate: int, seconds: float) -> list[int]:
+        """Send at random times, waiting for nothing; return how long each took since due."""
+        return self._said(node, size, ("chance", rate, int(rate * seconds)), seconds)
+
+    def _said(self, node: int, size: int, words: tuple[str, int, int], seconds: float) -> list[int]:
         with connect(self.state(node), name="probe") as es, es.join(PROBED) as group:
             es.send(PROBED, b"first").ordered()  # what it is to be sent to is known from here on
             while not isinstance(group.next_event(), Message):
                 pass
             frame = encode_whole(es.member.session, 2, 0, 0, [bytes(size)])
-            words = ["say", rate, count, es.fileno(), 2, wire.encode_send(2, frame).hex()]
+            through = (es.fileno(), 2, wire.encode_send(2, frame).hex())
             client = subprocess.Popen(
-                [str(self._client), *map(str, words)],
+                [str(self._client), *map(str, (*words, *through))],
                 stdout=subprocess.PIPE,
                 text=True,
                 pass_fds=[es.fileno()],
             )
             if self._is_realtime:
                 be_realtime(client.pid)
-            told, _ = client.communicate(timeout=60 + count / rate)
+            told, _ = client.communicate(timeout=60 + seconds)
         if client.returncode:
             raise CannotMeasure(f"{self.name}: the client failed")
         return [took for _, took in facts(told, "took")]

@@ -16,6 +16,7 @@ from evensong.core.totem import wire
 from evensong.core.totem.frames import CommitToken, Join, MembEntry, RegularToken
 from evensong.core.totem.parts import PART_FRAME
 from evensong.core.totem.rows import DECODERS
+from evensong.daemon.burst import BURST_BYTES_MAX
 from evensong.daemon.datagrams import SEGMENT, UDP_SEGMENT
 from evensong.daemon.opening import Opener
 from evensong.daemon.seal import ENVELOPE, MAJOR, PIECES_AT, Key, Sealer, make_key
@@ -111,7 +112,8 @@ class Attacker:
     def _send(self, datagrams: list[bytes]) -> None:
         """Send them one by one or, if that can be, as one burst that is cut at equal lengths."""
         size = max(map(len, datagrams))
-        if len(datagrams) == 1 or size > DATAGRAM_MAX or not self._is_segmenting:
+        is_much = size > DATAGRAM_MAX or size * len(datagrams) > BURST_BYTES_MAX
+        if len(datagrams) == 1 or is_much or not self._is_segmenting:
             for datagram in datagrams:
                 self.socket.sendto(datagram, self.victim)
             return

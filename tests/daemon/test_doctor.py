@@ -16,8 +16,9 @@ from evensong.core.totem import wire
 from evensong.daemon.diagnosis import Finding, diagnose
 from evensong.daemon.facts import Facts, from_json
 from evensong.daemon.keys import read_key, write_new_key
+from evensong.daemon.orders import WRAPPING
 from evensong.daemon.seal import ENVELOPE, Sealer
-from evensong.daemon.settings import DATAGRAM_MAX
+from evensong.daemon.settings import DATAGRAM_MAX, PACKET
 from tests.daemon.local import DEADLINE_S, LocalCluster, wait_for
 
 
@@ -48,7 +49,7 @@ def test_healthy_daemons_answer_each_other_and_the_ring_goes_on(tmp_path: Path) 
         assert findings(cluster, 2, 3) == []
         assert [one.node for one in facts.peers] == [2, 3]
         for one in facts.peers:
-            assert one.size == DATAGRAM_MAX
+            assert one.size == PACKET
             assert one.answers > 0
             assert one.rtt_us is not None
             assert abs(one.clock_offset_us or 0) < 500_000
@@ -58,6 +59,19 @@ def test_healthy_daemons_answer_each_other_and_the_ring_goes_on(tmp_path: Path) 
             assert one.about.refused == {}
         cluster.wait_until_delivered(cluster.nodes, 50)
         assert cluster.wait_for_ring() == ring
+
+
+def test_daemons_on_a_path_of_9000_bytes_use_all_of_it(tmp_path: Path) -> None:
+    jumbo = f"testing = true\npacket = {DATAGRAM_MAX}"
+    with LocalCluster(tmp_path, 3, extra=jumbo) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        cluster.send(1, 50, "safe", size=DATAGRAM_MAX - WRAPPING)
+        cluster.send(2, 50)
+        assert [one.size for one in examined(cluster, 1).peers] == [DATAGRAM_MAX] * 2
+        assert findings(cluster, 2, 3) == []
+        cluster.wait_until_delivered(cluster.nodes, 100)
+        assert cluster.refused(2, "oversized") == 0
 
 
 def test_a_wrong_key_is_named_by_whoever_has_it_and_by_the_others(tmp_path: Path) -> None:

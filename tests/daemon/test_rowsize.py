@@ -1,4 +1,6 @@
-from evensong.daemon.rowsize import CALM_US, ROW_MAX, RowSize
+import pytest
+
+from evensong.daemon.rowsize import CALM_US, ROW_MAX, RowSize, width_of
 
 
 def test_repairs_halve_rows_and_calm_doubles_them() -> None:
@@ -25,3 +27,8 @@ def test_it_grows_once_in_a_calm_time_however_often_one_looks() -> None:
     assert [size.look(CALM_US) for _ in range(3)] == [32, 32, 32]
     size.repaired(CALM_US)
     assert size.look(2 * CALM_US - 1) == 16
+
+
+@pytest.mark.parametrize(("size", "width"), [(548, 8), (1_452, 8), (4_000, 2), (8_952, 1)])
+def test_a_message_fills_fewer_of_the_larger_datagrams(size: int, width: int) -> None:
+    assert width_of(size) == width

@@ -154,7 +154,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"multicast_interface": "eth0"}, "multicast_interface: takes `multicast` beside it"),
         ({"multicast": "239.1.2.3:1", "multicast_ttl": 256}, "multicast_ttl: takes a number from"),
         ({"gso": "on"}, "gso: takes one of auto, off; got 'on'"),
-        ({"packet": 1500}, "packet: takes a number from 548 to 1452; got 1500"),
+        ({"packet": 9000}, "packet: takes a number from 548 to 8952; got 9000"),
         ({"measured": {"rotation": "1ms", "lag": "1ms"}}, 'measured: takes `profile = "auto"`'),
         ({"profile": "auto", "measured": {"lag": "1ms"}}, "measured: takes both rotation and lag"),
         ({"profile": "auto", "measured": {"lags": "1ms"}}, "measured: lags is none of rotation"),
@@ -206,6 +206,14 @@ def test_a_multicast_group_has_an_address_an_interface_and_a_reach() -> None:
 def test_a_smaller_packet_leaves_less_for_a_frame() -> None:
     usual, small = parsed(), parsed(packet=1_200)
     assert usual.parameters.datagram_max - small.parameters.datagram_max == 1_452 - 1_200
+
+
+def test_as_many_bytes_are_under_way_however_large_a_packet_is() -> None:
+    usual, jumbo = parsed().parameters, parsed(packet=8_952).parameters
+    for name in ("window_size", "messages_max"):
+        before, now = (getattr(one, name) for one in (usual, jumbo))
+        assert now == before * 1_452 // 8_952
+    assert parsed(packet=1_000).parameters.window_size == usual.window_size
 
 
 def test_the_smallest_packet_carries_the_largest_cluster() -> None:

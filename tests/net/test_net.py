@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evensong.daemon.orders import WRAPPING
-from evensong.daemon.settings import DATAGRAM_MAX
+from evensong.daemon.settings import PACKET
 from tests.daemon.local import LocalCluster
 from tests.net.network import Network, why_not
 
@@ -39,7 +39,7 @@ class Trial:
                 status = self.cluster.status(node)
                 if int(str(status["backlog"])) < BACKLOG_MAX:
                     self.cluster.send(node, 15)
-                    self.cluster.send(node, 5, "safe", size=DATAGRAM_MAX - WRAPPING)
+                    self.cluster.send(node, 5, "safe", size=PACKET - WRAPPING)
 
     def view_changes(self, seconds: float, nodes: Sequence[int] = ()) -> int:
         """Carry traffic for so long; return the view changes of whoever of these had most.

@@ -32,6 +32,7 @@ class Load(NamedTuple):
     service: str
     api: str
     rate: float  # messages a second over all clients; 0: as fast as they are taken
+    arrivals: str = "steady"  # or chance: at a rate, when messages are due
 
 
 class Heard(NamedTuple):
@@ -42,6 +43,8 @@ class Heard(NamedTuple):
     samples_us: list[int]  # from sending, or being due, to the sender's own delivery, ascending
     cpu_us: float  # of all daemons and clients, for each message that was ordered
     resent: int  # packets that were sent again
+    daemons_cpu_us: float  # of the daemons alone, for each message that was ordered
+    beside_cpu_us: float  # of processes that stood beside, for each message that was ordered
 
 
 class Place(NamedTuple):
@@ -68,14 +71,19 @@ def measure(nodes: int, load: Load, seconds: float) -> Heard:
             cluster.stop()
 
 
-def load_with(places: Sequence[Place], load: Load, seconds: float) -> Heard:
-    """Load daemons that are one ring; return what their clients heard."""
+def load_with(
+    places: Sequence[Place], load: Load, seconds: float, beside: Sequence[int] = ()
+) -> Heard:
+    """Load daemons that are one ring; return what their clients heard.
+
+    `beside` are processes that are looked at meanwhile: of daemons without such a client.
+    """
     members = [_start(number, place, places, load) for number, place in enumerate(places, start=1)]
     try:
         for member in members:
             if _line(member) != "ready":
                 raise Unreachable("bench: a client did not come up; see what it said above")
-        return _count(members, places, seconds)
+        return _count(members, places, seconds, beside)
     finally:
         for member in members:
             member.kill()
@@ -93,6 +101,7 @@ def _start(
         load.service,
         load.api,
         load.rate / len(places),
+        load.arrivals,
     )
     return subprocess.Popen(
         [*place.within, sys.executable, "-m", "evensong.bench.member", json.dumps(task)],
@@ -108,7 +117,10 @@ def _line(member: "subprocess.Popen[str]") -> str:
 
 
 def _count(
-    members: "Sequence[subprocess.Popen[str]]", places: Sequence[Place], seconds: float
+    members: "Sequence[subprocess.Popen[str]]",
+    places: Sequence[Place],
+    seconds: float,
+    beside: Sequence[int],
 ) -> Heard:
     now = time.monotonic_ns()
     span = (now + int(WARM_UP_S * 1e9), now + int((WARM_UP_S + seconds) * 1e9))
@@ -116,11 +128,14 @@ def _count(
         assert member.stdin is not None
         member.stdin.write(json.dumps(span) + "\n")
         member.stdin.flush()
-    pids = [place.pid for place in places] + [member.pid for member in members]
+    daemons, clients = [place.pid for place in places], [member.pid for member in members]
     time.sleep(max(0.0, span[0] - time.monotonic_ns()) / 1e9)
-    cpu_before, resent_before = cpu_s(pids), _resent(places)
+    groups = (daemons, clients, [*beside])
+    before, resent_before = [*map(cpu_s, groups)], _resent(places)
     time.sleep(max(0.0, span[1] - time.monotonic_ns()) / 1e9)
-    cpu_after, resent_after = cpu_s(pids), _resent(places)
+    used = [now - then for now, then in zip(map(cpu_s, groups), before, strict=True)]
+    daemons_s, clients_s, beside_s = used
+    resent = _resent(places) - resent_before
     told = [json.loads(_line(member) or "{}") for member in members]
     if not all(told):
         raise Unreachable("bench: a client failed; see what it said above")
@@ -130,8 +145,10 @@ def _count(
         middle / seconds,
         min(counts) / seconds,
         sorted(sample for one in told for sample in one["samples_us"]),
-        1e6 * (cpu_after - cpu_before) / max(1, middle),
-        resent_after - resent_before,
+        1e6 * (daemons_s + clients_s) / max(1, middle),
+        resent,
+        1e6 * daemons_s / max(1, middle),
+        1e6 * beside_s / max(1, middle),
     )
 
 

@@ -12,8 +12,10 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
+from random import Random
 from typing import Final, NamedTuple
 
 import evensong
@@ -25,6 +27,8 @@ SIZE_LEAST: Final = STAMP.size
 AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
 BATCH_BYTES: Final = 40_000  # handed over at a time
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
+TICK_NS: Final = 500_000  # between two looks at what is due, if it is much
+TOGETHER: Final = 256  # messages that are sent at once, at a rate
 SAMPLED: Final = 32  # messages of a batch whose latency is looked at; else one in so many
 
 
@@ -38,6 +42,7 @@ class Task(NamedTuple):
     service: str  # agreed, safe
     api: str  # batch, message
     rate: float  # messages a second; 0: as fast as they are taken
+    arrivals: str = "steady"  # or chance: at a rate, when messages are due
 
 
 class Span(NamedTuple):
@@ -83,7 +88,6 @@ class Sender:
         self._group: Final = group
         self._service: Final = Service.SAFE if task.service == "safe" else Service.AGREED
         self._rest: Final = bytes(task.size - STAMP.size)
-        self._sent = 0
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -102,24 +106,52 @@ class Sender:
 
     async def _at_a_rate(self) -> None:
         began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
-        loop, ticks = asyncio.get_running_loop(), asyncio.Semaphore(0)
+        loop, ticks = asyncio.get_running_loop(), asyncio.Event()
+        step_ns = max(period_ns, TICK_NS) if self._task.arrivals == "steady" else TICK_NS
 
         def tick() -> None:
             """Wake the loop when a message is due: its own timers are a millisecond late."""
             for number in count():
-                time.sleep(max(0.0, began + number * period_ns - time.monotonic_ns()) / 1e9)
+                time.sleep(max(0.0, began + number * step_ns - time.monotonic_ns()) / 1e9)
                 with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(ticks.release)
+                    loop.call_soon_threadsafe(ticks.set)
 
         threading.Thread(target=tick, daemon=True).start()
+        dues = self._dues(began, period_ns)
+        due = next(dues)
         while True:
-            await ticks.acquire()
-            await self._send(began + int(self._sent * period_ns), 1)
+            await ticks.wait()
+            ticks.clear()
+            stamps: list[int] = []
+            while due <= time.monotonic_ns() and len(stamps) < TOGETHER:
+                stamps.append(due)
+                due = next(dues)
+            if len(stamps) == TOGETHER:  # there may be more
+                ticks.set()
+            await self._send_due(stamps)
+
+    def _dues(self, began: int, period_ns: float) -> Iterator[int]:
+        """Yield when each message is due: evenly, or by chance as telephones ring."""
+        if self._task.arrivals == "steady":
+            yield from (began + int(number * period_ns) for number in count())
+        rng = Random(self._task.name)
+        at = float(began)
+        while True:
+            at += rng.expovariate(1.0) * period_ns
+            yield int(at)
+
+    async def _send_due(self, stamps: list[int]) -> None:
+        """Send messages that are due, each with the time at which it was."""
+        payloads = [STAMP.pack(stamp) + self._rest for stamp in stamps]
+        if self._task.api == "batch" and len(payloads) > 1:
+            await self._group.send_many(payloads, service=self._service)
+        else:
+            for payload in payloads:
+                await self._group.send(payload, service=self._service)
 
     async def _send(self, stamp: int, count: int) -> Receipt:
         """Send so many messages; return the last one's receipt."""
         payload = STAMP.pack(stamp) + self._rest
-        self._sent += count
         if self._task.api == "batch":
             return await self._group.send_many([payload] * count, service=self._service)
         receipts = [await self._group.send(payload, service=self._service) for _ in range(count)]

@@ -16,14 +16,15 @@ from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import STRANGER, Driver, clock
 from evensong.daemon.facts import AboutFacts, Facts, PeerFacts, to_json
 from evensong.daemon.probe import About, Answered, Probes, wall_us
-from evensong.daemon.settings import DATAGRAM_MAX, Settings
+from evensong.daemon.settings import DATAGRAM_MAX, PACKET, Settings
 
 ROUND_US: Final = 40_000  # the shortest time between two rounds of probes
 PATIENCE_US: Final = 800_000  # how long an answer is waited for
 LENGTH_US: Final = 1_000_000  # the shortest examination: refusals are counted meanwhile
 SMALL: Final = 0  # a probe as small as can be
 ASK_BYTES: Final = 490  # what an answer about a daemon takes at most, and 8 more for each node
-SIZES: Final = (DATAGRAM_MAX, 1_424, 1_400, 1_372, 1_280, 1_200, 1_000, 800, 548)
+JUMBO: Final = (DATAGRAM_MAX, 8_900, 8_000, 4_000, 2_000)
+SIZES: Final = (*JUMBO, PACKET, 1_424, 1_400, 1_372, 1_280, 1_200, 1_000, 800, 548)
 
 
 class _Patient:

@@ -38,8 +38,9 @@ PREFIX: Final = "EVENSONG_"
 AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
 UNTUNED: Final = "lan"  # what `auto` is as long as nothing was
 GSO: Final = ("auto", "off")
-# What fits a path of 1500 bytes behind the larger of the two IP headers (40) and that of UDP (8).
-DATAGRAM_MAX: Final = 1_452
+# What fits a path of 9000 bytes, behind the larger of the two IP headers (40) and that of UDP (8);
+DATAGRAM_MAX: Final = 8_952
+PACKET: Final = 1_452  # and one of 1500, which is what people have.
 PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
 QUEUED_VISITS: Final = 4  # visits' worth of packets that clients may have queued before they slow
 QUEUED_LEAST: Final = 200  # packets, however few a visit may send
@@ -156,7 +157,7 @@ def parse(
     advertise = reader.take("advertise", _address, peers.get(node, listen))
     multicast = _multicast(reader)
     gso = reader.take("gso", _gso, "auto")
-    packet = reader.take("packet", _packet, DATAGRAM_MAX)
+    packet = reader.take("packet", _packet, PACKET)
     state = base / reader.take("state", _text)
     is_insecure = reader.take("insecure", _flag, False)
     keys = tuple(base / key for key in reader.take("keys", _texts, no_keys))
@@ -182,7 +183,7 @@ def parse(
     if advertise != peers.get(node, advertise):
         raise BadSettings(f"advertise: is {advertise}, but peers has {peers[node]} for this node")
     others = {peer: address for peer, address in peers.items() if peer != node}
-    parameters = timed._replace(datagram_max=packet - OVERHEAD)
+    parameters = _sized(timed, packet)
     check_parameters(parameters, len(others) + 1)
     return Settings(
         cluster,
@@ -209,6 +210,16 @@ def parse(
         client_mode,
         client_group,
         reader.idle_variables(),
+    )
+
+
+def _sized(timed: Parameters, packet: int) -> Parameters:
+    """Return what suits packets of this size: larger ones are fewer, so that buffers hold them."""
+    fewer = max(packet, PACKET)
+    return timed._replace(
+        datagram_max=packet - OVERHEAD,
+        window_size=timed.window_size * PACKET // fewer,
+        messages_max=timed.messages_max * PACKET // fewer,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, final
 from evensong.core.effects import Outgoing, Unicast
 from evensong.daemon.burst import burst_of, bursts
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.rowsize import ROW_MAX, WIDTH, RowSize
+from evensong.daemon.rowsize import ROW_MAX, RowSize, width_of
 from evensong.daemon.seal import Sealer
 from evensong.daemon.settings import DATAGRAM_MAX
 
@@ -18,13 +18,22 @@ from evensong.daemon.settings import DATAGRAM_MAX
 class Transmitter:
     """Keeps what is to be sent until it is told to send it."""
 
-    __slots__ = ("_broadcasts", "_datagram_size", "_datagrams", "_unicasts", "row_size", "sealer")
+    __slots__ = (
+        "_broadcasts",
+        "_datagram_size",
+        "_datagrams",
+        "_unicasts",
+        "_width",
+        "row_size",
+        "sealer",
+    )
 
     def __init__(self, sealer: Sealer, datagrams: Datagrams, datagram_size: int) -> None:
         self.sealer = sealer
         self.row_size: Final = RowSize()
         self._datagrams: Final = datagrams
         self._datagram_size: Final = datagram_size
+        self._width: Final = width_of(datagram_size)
         self._unicasts: Final[list[Unicast]] = []
         self._broadcasts: Final[list[bytes | Outgoing]] = []
 
@@ -38,7 +47,7 @@ class Transmitter:
 
     def width(self) -> int:
         """How many datagrams a packet may fill: many while the network keeps all."""
-        return WIDTH if self.row_size.messages_max == ROW_MAX else 1
+        return self._width if self.row_size.messages_max == ROW_MAX else 1
 
     def flush(self, now: int) -> None:
         """Send what was kept."""
