@@ -20,6 +20,7 @@ from evensong.errors import Unreachable
 PROFILE: Final = "lan"
 SETTINGS: Final = 'testing = true\ntrace = "events"\n'
 QUIET_S: Final = 30.0
+UNCHANGED_S: Final = 5.0
 ANSWER_S: Final = 30.0
 POLL_S: Final = 0.1
 
@@ -99,6 +100,7 @@ class Play:
         self.acts: Final[list[Act]] = []
         self.clerks: Final = Clerks(nodes)
         self.books: list[Book] = []
+        self._changed_at = 0.0  # when a ledger was last seen to change
 
     # The acts
 
@@ -125,6 +127,7 @@ class Play:
         self._narrator.tell("the clerks are silent, and every daemon has delivered everything")
         self._compare()
         self.clerks.stop()
+        self._wait_until("rid of the clerks", self._are_clerks_gone)
         self._wait_until("at rest", self._is_quiet)
         self._narrator.tell("every daemon is told to stop")
 
@@ -239,10 +242,20 @@ class Play:
             self._narrator.tell(f"the ledger at {told}")
 
     def _is_settled(self) -> bool:
-        """Whether ledgers are equal, or at least do not change any more."""
+        """Whether ledgers are equal, or have not changed for so long that they never will be."""
         before, self.books = self.books, list(self.clerks.books())
+        now = time.monotonic()
+        if before != self.books:
+            self._changed_at = now
         are_equal = len({book.digest for book in self.books}) == 1
-        return len(self.books) == len(self.nodes) and (are_equal or before == self.books)
+        is_over = now - self._changed_at > UNCHANGED_S  # a clerk on a busy machine may pause
+        return len(self.books) == len(self.nodes) and (are_equal or is_over)
+
+    def _are_clerks_gone(self) -> bool:
+        """Whether every daemon has heard that they are: what tells it is a message, too."""
+        states = map(self._cluster.state_of, self._configs)
+        clients = [ask(state, {"do": "status"})["clients"] for state in states]
+        return not any(isinstance(one, dict) and one["groups"] for one in clients)
 
     def _is_quiet(self) -> bool:
         """Whether all have delivered the same last message, and nothing waits anywhere."""
