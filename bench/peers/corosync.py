@@ -60,11 +60,15 @@ class Corosync:
         self._key = os.urandom(256)
 
     def __enter__(self) -> Self:
-        for node in self._network.nodes:
-            for name in ("etc", "run", "lib"):
-                (self._home(node) / name).mkdir(parents=True)
-            self._configure(node)
-            self.start(node)
+        try:
+            for node in self._network.nodes:
+                for name in ("etc", "run", "lib"):
+                    (self._home(node) / name).mkdir(parents=True)
+                self._configure(node)
+                self.start(node)
+        except BaseException:  # nobody leaves what was not entered
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
