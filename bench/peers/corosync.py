@@ -60,11 +60,15 @@ class Corosync:
         self._key = os.urandom(256)
 
     def __enter__(self) -> Self:
-        for node in self._network.nodes:
-            for name in ("etc", "run", "lib"):
-                (self._home(node) / name).mkdir(parents=True)
-            self._configure(node)
-            self.start(node)
+        try:
+            for node in self._network.nodes:
+                for name in ("etc", "run", "lib"):
+                    (self._home(node) / name).mkdir(parents=True)
+                self._configure(node)
+                self.start(node)
+        except BaseException:  # nobody leaves what was not entered
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -157,6 +161,10 @@ class Corosync:
         wait_for(f"{self.name}: one group of all", self._is_one_group)
 
     def _is_one_group(self) -> bool:
+        for node, client in self._clients.items():
+            if client.poll() is not None:
+                errors = (self._home(node) / "errors").read_text().strip()
+                raise CannotMeasure(f"{self.name}: the client at node {node} ended: {errors}")
         views = [self.views(node) for node in self._network.nodes]
         return all(one and one[-1][1] == list(self._network.nodes) for one in views)
 

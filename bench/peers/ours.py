@@ -51,11 +51,15 @@ class Evensong:
     def __enter__(self) -> Self:
         self._directory.mkdir()
         write_new_key(self._directory / "cluster.key")
-        for node in self._network.nodes:
-            self.state(node).mkdir()
-            self._configure(node)
-            self.start(node)
-        self.wait_for_ring()
+        try:
+            for node in self._network.nodes:
+                self.state(node).mkdir()
+                self._configure(node)
+                self.start(node)
+            self.wait_for_ring()
+        except BaseException:  # nobody leaves what was not entered
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
