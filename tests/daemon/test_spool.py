@@ -10,7 +10,7 @@ from evensong.core.effects import Deliver, Packet, Sent, Service, StateChange, T
 from evensong.core.ids import NO_RING, Configuration, RingId
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage
-from evensong.core.unit import UnitId, encode_unit
+from evensong.core.unit import UnitId, digest, encode_unit
 from evensong.daemon import spool as writing
 from evensong.daemon.spool import Spool, Traced
 from evensong.errors import BadTrace
@@ -154,6 +154,21 @@ def test_a_payload_that_is_no_unit_is_recorded_as_nobody_s(tmp_path: Path) -> No
     life = only_life(tmp_path)
     assert [one.unit_id[:2] for one in life.deliveries] == [(2, 0)] * 4
     assert "EVS1.3" in judge(lives(tmp_path)).verdicts.failed
+
+
+def test_a_packet_that_changed_since_it_was_sent_is_recorded_as_delivered(tmp_path: Path) -> None:
+    spool = begin(tmp_path)
+    install(spool)
+    deliver(spool, 1, payload(1))  # from now on the origin is known
+    sent, changed, same = payload(2), payload(2)[:-1] + b"?", payload(4)
+    spool.send(Sent(RING, 2, [Packet(Service.AGREED, sent)]), 4)
+    spool.send(Sent(RING, 4, [Packet(Service.AGREED, same)]), 4)
+    deliver(spool, 2, changed)
+    deliver(spool, 4, same)
+    spool.end("stop", 9)
+    life = only_life(tmp_path)
+    assert [row.digest for row in life.sends] == [digest(sent), digest(same)]
+    assert [row.digest for row in life.deliveries[1:]] == [digest(changed), digest(same)]
 
 
 def test_a_large_spool_is_closed_and_another_begun(

@@ -1,21 +1,22 @@
 """Writes the trace of a running daemon: appended to a spool, flushed a few times a second.
 
-It runs in the ring's thread, so a delivered packet costs one row of fixed width and its checksum,
-and nothing is ever waited for but a plain write. If the disk is full or gone, tracing stops with
-one line in the log and the ring goes on; once there is room, a new spool begins with a `gap`.
+It runs in the ring's thread, so a delivered packet costs one row of fixed width and its checksum
+(once, if it is the node's own), and nothing is ever waited for but a plain write. If the disk is
+full or gone, tracing stops with one line in the log and the ring goes on; once there is room, a new
+spool begins with a `gap`.
 """
 
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import count, repeat
-from operator import itemgetter
+from operator import is_, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from evensong.core.effects import Deliver, Sent, Service, StateChange, TokenVisit
+from evensong.core.effects import Deliver, Part, Sent, Service, StateChange, TokenVisit
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.timer import NEVER
 from evensong.core.unit import UNIT
@@ -36,6 +37,7 @@ ORIGINS_MAX: Final = 65_535
 FOLD_MAX: Final = 4_096  # deliveries in one row of digests
 AGREED: Final = CODE_BY_SERVICE[Service.AGREED]
 SAFE: Final = CODE_BY_SERVICE[Service.SAFE]
+HASHED_MAX: Final = 64  # visits whose packets are waited for; then they are hashed once more
 ORIGIN_BYTES: Final = spool.ORIGIN_BODY.size  # of a unit: sender and incarnation
 ORIGIN_OF: Final = itemgetter(slice(ORIGIN_BYTES))
 NUMBER_OF: Final = itemgetter(slice(ORIGIN_BYTES, UNIT.size))
@@ -100,6 +102,8 @@ class Spool(Listener):
         self._is_transitional = False
         self._sends: list[bytes] = []  # rows of one frame, of one ring and time
         self._sends_head = (0, 0, 0, 0)
+        # Packets of ours and their checksums, by their places, until they are delivered.
+        self._hashed: Final[dict[tuple[RingId, int], tuple[list[bytes], list[int]]]] = {}
         self._origins: dict[tuple[bytes, ProcessorId], int] = {}
         self._buffer: list[bytes] = []
         self._buffered = 0
@@ -159,7 +163,8 @@ class Spool(Listener):
             sizes, heads = [*map(len, payloads)], {*map(ORIGIN_OF, payloads)}
             known = origins.get((heads.pop(), sender_id)) if len(heads) == 1 else None
             if known is not None and min(sizes) >= UNIT.size:  # no step of Python for each
-                fields = (map(NUMBER_OF, payloads), map(crc32, payloads), count(from_first), sizes)
+                digests = self._digests(part, payloads)
+                fields = (map(NUMBER_OF, payloads), digests, count(from_first), sizes)
                 rows += map(pack, repeat(known), *fields, repeat(code))
                 continue
             for offset, payload in enumerate(payloads, from_first):
@@ -175,6 +180,13 @@ class Spool(Listener):
                 number = payload[ORIGIN_BYTES : UNIT.size]
                 rows.append(pack(origin, number, crc32(payload), offset, size, code))
         self._put_deliveries(delivered, rows, now)
+
+    def _digests(self, part: Part, payloads: list[bytes]) -> Iterable[int]:
+        """Return the checksum of each; if they are the very ones that were sent, they are known."""
+        sent, digests = self._hashed.pop((part.ring_id, part.first_seq), ([], []))
+        if len(sent) == len(payloads) and all(map(is_, sent, payloads)):
+            return digests
+        return map(zlib.crc32, payloads)
 
     def _put_deliveries(self, delivered: Deliver, rows: list[bytes], now: int) -> None:
         if not rows:
@@ -204,16 +216,14 @@ class Spool(Listener):
             self._end_sends()
             head = self._sends_head = (now, *sent.ring_id, sent.first_seq)
             self.deadline = min(self.deadline, now + FLUSH_US)
-        self._sends += [
-            spool.SEND.pack(
-                payload[ORIGIN_BYTES : UNIT.size],
-                zlib.crc32(payload),
-                offset,
-                len(payload),
-                SAFE if service is Service.SAFE else AGREED,
-            )
-            for offset, (service, payload, _) in enumerate(sent.packets, sent.first_seq - head[3])
-        ]
+        payloads = [packet.payload for packet in sent.packets]
+        digests = [*map(zlib.crc32, payloads)]
+        codes = [SAFE if packet.service is Service.SAFE else AGREED for packet in sent.packets]
+        fields = (map(NUMBER_OF, payloads), digests, count(sent.first_seq - head[3]))
+        self._sends += map(spool.SEND.pack, *fields, map(len, payloads), codes)
+        if len(self._hashed) == HASHED_MAX:
+            self._hashed.clear()
+        self._hashed[sent.ring_id, sent.first_seq] = payloads, digests
 
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Record a visit of the token; every one, where deliveries are recorded too."""
