@@ -17,7 +17,7 @@ from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import ASIDE, Driver, Life, clock
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
-from evensong.daemon.seal import COUNTER, ENVELOPE, Key, Sealer, make_key
+from evensong.daemon.seal import COUNTER, ENVELOPE, HEAD_SIZE, NAME_SIZE, Key, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
@@ -163,6 +163,19 @@ def test_a_burst_of_frames_too_short_to_say_whose_they_are_is_refused(
         stage.peer.broadcast(Burst(b"".join(short), len(short[0])))
         stage.turn()
         assert stage.driver.refusals == {("frame of another transmitter", 2): 3}
+
+
+@pytest.mark.parametrize("length", [NAME_SIZE, HEAD_SIZE - 1])
+def test_a_tail_behind_made_up_pieces_is_refused(stage: Stage, length: int) -> None:
+    """Whoever has seen a datagram knows how a life is named; it takes no key to say so."""
+    stage.say(wire.JOIN)
+    stage.turn()
+    name = stage.sealer.name
+    pieces = [name + COUNTER.pack(90 + piece, 100, piece, 2) + bytes(80) for piece in range(2)]
+    burst = Burst(b"".join([*pieces, pieces[0][:length]]), len(pieces[0]))
+    stage.peer.broadcast(burst)
+    stage.turn()
+    assert stage.driver.refusals == {("altered", 2): 1, ("truncated", 0): 1}
 
 
 def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:
