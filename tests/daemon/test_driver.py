@@ -11,6 +11,7 @@ from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
+from evensong.core.totem.frames import Join
 from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
@@ -185,6 +186,29 @@ def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) ->
     assert "cannot be stored" in stage.driver.why
     assert [*stage.peer.drain(64)] == []
     assert stage.own.sent == 0
+
+
+def test_clients_hear_nothing_of_a_ring_that_could_not_be_recorded(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Its id may be used again after a restart, and with it every place in its order."""
+    driver, node = stage.driver, stage.driver.core
+    told: list[object] = []
+    driver.tell = told.extend
+    node.start(clock())
+    driver.perform()
+    session = node.open_session("ann", 0, clock())
+    node.join(session, "g", 0, clock())
+    driver.perform()
+    (tmp_path / "ring.tmp").mkdir()
+    told.clear()
+    far_ahead = Join(2, 5, frozenset([2]), frozenset(), 50_000)
+    node.receive(wire.encode_join(far_ahead), clock())
+    while not driver.how:
+        node.expire(node.deadline())  # until it goes on without the peer
+        driver.perform()
+    assert "cannot be stored" in driver.why
+    assert told == []
 
 
 def test_a_key_that_comes_back_meets_no_counter_twice(stage: Stage) -> None:
