@@ -11,13 +11,14 @@ from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
+from evensong.core.totem.frames import Join
 from evensong.core.totem.parameters import PROFILES
 from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import ASIDE, Driver, Life, clock
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
-from evensong.daemon.seal import COUNTER, ENVELOPE, Key, Sealer, make_key
+from evensong.daemon.seal import COUNTER, ENVELOPE, HEAD_SIZE, NAME_SIZE, Key, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
 from evensong.sim.history import History
@@ -165,6 +166,19 @@ def test_a_burst_of_frames_too_short_to_say_whose_they_are_is_refused(
         assert stage.driver.refusals == {("frame of another transmitter", 2): 3}
 
 
+@pytest.mark.parametrize("length", [NAME_SIZE, HEAD_SIZE - 1])
+def test_a_tail_behind_made_up_pieces_is_refused(stage: Stage, length: int) -> None:
+    """Whoever has seen a datagram knows how a life is named; it takes no key to say so."""
+    stage.say(wire.JOIN)
+    stage.turn()
+    name = stage.sealer.name
+    pieces = [name + COUNTER.pack(90 + piece, 100, piece, 2) + bytes(80) for piece in range(2)]
+    burst = Burst(b"".join([*pieces, pieces[0][:length]]), len(pieces[0]))
+    stage.peer.broadcast(burst)
+    stage.turn()
+    assert stage.driver.refusals == {("altered", 2): 1, ("truncated", 0): 1}
+
+
 def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "ring.tmp").mkdir()  # so that no record can be written
     stage.driver.run()
@@ -172,6 +186,29 @@ def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) ->
     assert "cannot be stored" in stage.driver.why
     assert [*stage.peer.drain(64)] == []
     assert stage.own.sent == 0
+
+
+def test_clients_hear_nothing_of_a_ring_that_could_not_be_recorded(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Its id may be used again after a restart, and with it every place in its order."""
+    driver, node = stage.driver, stage.driver.core
+    told: list[object] = []
+    driver.tell = told.extend
+    node.start(clock())
+    driver.perform()
+    session = node.open_session("ann", 0, clock())
+    node.join(session, "g", 0, clock())
+    driver.perform()
+    (tmp_path / "ring.tmp").mkdir()
+    told.clear()
+    far_ahead = Join(2, 5, frozenset([2]), frozenset(), 50_000)
+    node.receive(wire.encode_join(far_ahead), clock())
+    while not driver.how:
+        node.expire(node.deadline())  # until it goes on without the peer
+        driver.perform()
+    assert "cannot be stored" in driver.why
+    assert told == []
 
 
 def test_a_key_that_comes_back_meets_no_counter_twice(stage: Stage) -> None:

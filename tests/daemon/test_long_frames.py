@@ -193,6 +193,16 @@ def test_pieces_without_the_rest_take_bounded_room() -> None:
     assert by_piece(opens, rows[0][2:]) == [""], "the oldest made room"
 
 
+@KEYS
+def test_a_tail_too_short_for_a_head_is_no_frame(key: Key | None) -> None:
+    """The kernel hands it over with the pieces before it, whoever sent it."""
+    seals = sealer(key)
+    opens = opener(key, seals)
+    head = seals.seal(frame(0))
+    for length in range(HEAD_SIZE):
+        assert opens.open_long(Burst(head[:length], SIZE)) is None
+
+
 @given(booleans(), lists(integers(0, 700), min_size=1, max_size=4), lists(integers(0, 9)))
 def test_pieces_that_come_together_are_opened_as_one_by_one(
     is_sealed: bool, sizes: list[int], swaps: list[int]

@@ -11,7 +11,8 @@ from evensong.errors import CannotStart
 
 PEER: Final = struct.Struct("iII")  # pid, uid, gid
 SO_PEERGROUPS: Final = 59  # Linux; the module does not name it
-GROUPS_BYTES: Final = 4 * 65_536
+# What the module can fetch at most, 256 groups: of whoever is in more only the primary one counts.
+GROUPS_BYTES: Final = 1_024
 
 
 def peer_of(stream: socket.socket) -> tuple[int, int]:
@@ -30,7 +31,7 @@ def is_allowed(stream: socket.socket, gid: int) -> bool:
     try:
         packed = stream.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
     except OSError:
-        packed = b""  # an older kernel does not tell
+        packed = b""  # an older kernel does not tell, and any keeps back what has no room
     return gid in (primary, *struct.unpack(f"{len(packed) // 4}I", packed))
 
 

@@ -169,6 +169,7 @@ class Driver:
         self.turn_ends: Final[list[Chore]] = []  # told when all of a turn is done
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
+        self._is_unrecorded = False  # the core is in a ring that the disk has not
         datagram_size = parameters.datagram_max + OVERHEAD
         self._transmitter: Final = Transmitter(sealer, datagrams, datagram_size)
         self._opener: Final = opener
@@ -343,17 +344,22 @@ class Driver:
         """
         before = self.delivered
         self._perform_effects()
-        events = self.core.drain_events()
+        events = self._drain_events()
         if events and self.delivered - before == 1:
             self.tell(events)
             self.write_few(clock())
-            events = self.core.drain_events()
+            events = self._drain_events()
         self._transmit()
         while events or self.core.has_effects():
             self.tell(events)  # it may hang up on a session, and so have something to send
             self._perform_effects()
             self._transmit()
-            events = self.core.drain_events()
+            events = self._drain_events()
+
+    def _drain_events(self) -> list[SessionEvent]:
+        """Return what sessions are to be told; nothing that may rest on a ring not on record."""
+        events = self.core.drain_events()
+        return [] if self._is_unrecorded else events
 
     def _transmit(self) -> None:
         self._transmitter.flush(clock())
@@ -429,6 +435,7 @@ class Driver:
         try:
             self._store.write(record)
         except OSError as error:
+            self._is_unrecorded = True
             self._end("fail", f"the ring's record cannot be stored: {error.strerror}")
             return False
         return True

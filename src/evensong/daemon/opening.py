@@ -237,7 +237,8 @@ class Opener:
         """
         data, size = burst
         life = self._lives.get(data[:NAME_SIZE])
-        if life is None or not HEAD_SIZE < size <= self._size_max:
+        # What is behind the last piece may be shorter than any head.
+        if life is None or not HEAD_SIZE < size <= self._size_max or len(data) < HEAD_SIZE:
             return None
         first, length, piece, pieces = unpack_counter(data, NAME_SIZE)
         count = -(-len(data) // size)
