@@ -321,6 +321,12 @@ def test_calm_brings_back_who_may_come_back() -> None:
     assert [processor.node for processor in world.live()] == [1]
 
 
+def test_calm_makes_fast_again_who_was_slow_when_it_crashed() -> None:
+    world, _ = world_of(Slow(50, 1, 1_500), Slow(50, 2, 1_500), Crash(100, 1), Calm(5_000))
+    world.run(6_000)
+    assert [processor.cost_us for processor in world.live()] == [0, 0, 0]
+
+
 def test_observers_see_lives_and_effects_in_order() -> None:
     seen: list[str] = []
 

@@ -196,8 +196,9 @@ def _calm(world: "World", calm: Calm) -> None:
         processor.fuse = NO_FUSE
         processor.doom = None
         processor.torn = False
-        if processor.is_up():
+        was_up = processor.is_up()
+        if was_up:
             world.resume(processor)
-            _set_cost(world, processor, 0)
-        elif processor.node not in calm.stay_down and not processor.left:
+        _set_cost(world, processor, 0)  # of one that is down, too: it comes back
+        if not was_up and processor.node not in calm.stay_down and not processor.left:
             _restart(world, Restart(world.now, processor.node))
