@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from evensong.cli import runs
+from evensong.cli import draw, runs
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -42,7 +42,8 @@ def register(subparsers: Subparsers) -> None:
         "sim",
         run,
         summary="simulate rings under faults and check every promise",
-        example="evensong sim --seeds 0:100 --nodes 5",
+        example="evensong sim --seeds 0:100 --nodes 5\n"
+        "  evensong sim --seed 7 --engine transis --draw out.svg --span 20:60",
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=runs.seed, metavar="N", help="one run")
@@ -78,6 +79,18 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--trace", metavar="DIR", help="write each run's trace there, as Parquet")
     parser.add_argument(
+        "--draw",
+        metavar="FILE",
+        help="draw the causal graph of one run, as SVG: votes and deliveries (transis only)",
+    )
+    parser.add_argument(
+        "--span",
+        type=draw.part,
+        metavar="A:B",
+        help="what --draw shows, in ms of virtual time "
+        f"(default: from the beginning, up to {draw.POSTS_MAX} messages)",
+    )
+    parser.add_argument(
         "--digest", action="store_true", help="print the digest of each run instead of a summary"
     )
     parser.add_argument(
@@ -96,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     """Do the runs, tell what they came to."""
     work = _work(args)
     jobs = min(work.total, args.jobs or os.cpu_count() or 1)
+    draw.check(args, work.engine, work.total, has_clients=work.has_clients)
     if args.trace:
         _check_trace(args.trace, work)
     tally = Tally(clients=work.has_clients, engine=work.engine)
@@ -117,9 +131,12 @@ def run(args: argparse.Namespace) -> int:
         runs.print_failures(failures)
         runs.print_lost(tally.lost())
     shrunk: list[dict[str, object]] = []
+    drawn: dict[str, object] | None = None
     try:
         if args.shrink:
             _shrink(failures, Path(args.out), args.json, shrunk)
+        if args.draw and not is_interrupted and not trouble:
+            drawn = _draw(args, is_quiet=args.json or args.digest)
     except BadScenario as error:
         trouble = trouble or str(error)
     if args.json:
@@ -132,6 +149,8 @@ def run(args: argparse.Namespace) -> int:
             plain["digests"] = {str(seed): tally.digests[seed] for seed in sorted(tally.digests)}
         if args.shrink:
             plain["shrunk"] = shrunk
+        if args.draw:
+            plain["drawn"] = drawn
         print(json.dumps(plain))
     if is_interrupted:
         print(f"evensong: interrupted after {tally.runs} of {work.total} runs", file=sys.stderr)
@@ -142,6 +161,15 @@ def run(args: argparse.Namespace) -> int:
     if failures:
         return EXIT_VIOLATION
     return EXIT_UNREACHABLE if tally.lost() else EXIT_OK
+
+
+def _draw(args: argparse.Namespace, *, is_quiet: bool) -> dict[str, object]:
+    """Draw the one run there is, whether it kept its promises or not."""
+    (task,) = _work(args).tasks
+    drawn = draw.draw(args.draw, task, args.span)
+    if not is_quiet:
+        print(draw.told(drawn))
+    return drawn
 
 
 class _Work(NamedTuple):

@@ -6,7 +6,7 @@ the graph would have been enough: what members decide on less must agree with it
 """
 
 from bisect import bisect_left, bisect_right
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import ProcessorId
@@ -26,6 +26,13 @@ class WholeNode:
         self.index: Final = index
         self.past: Final = past
         self.unit_id: Final[UnitId] = decode_unit(message.payload)
+
+
+class Round(NamedTuple):
+    """One step of ToTo: who stood, and who of them comes next, in order."""
+
+    candidates: list[WholeNode]
+    chosen: list[WholeNode]
 
 
 @final
@@ -84,13 +91,13 @@ class WholeGraph:
 
     def is_stable(self, node: WholeNode) -> bool:
         """Whether every member has sent a countable message that follows it."""
-        return all(self._vote(node, voter) for voter in range(len(self.members)))
+        return all(self.vote(node, voter) for voter in range(len(self.members)))
 
     def _countable(self, voter: int) -> list[WholeNode]:
         chain = self.chains[voter]
         return chain[: self.first_joins[voter]] if self.first_joins[voter] else chain
 
-    def _vote(self, node: WholeNode, voter: int) -> int:
+    def vote(self, node: WholeNode, voter: int) -> int:
         """Return the number of a member's first countable message that follows; 0 if none does."""
         chain = self._countable(voter)
         at = bisect_left(chain, node.message.number, key=lambda one: one.past[node.index])
@@ -98,6 +105,10 @@ class WholeGraph:
 
     def order(self, *, allack: bool) -> list[list[UnitId]]:
         """Return the sets of messages in the order that all votes together give."""
+        return [[one.unit_id for one in found.chosen] for found in self.rounds(allack=allack)]
+
+    def rounds(self, *, allack: bool) -> list[Round]:
+        """Return every step of ToTo, as all votes together decide it."""
         pending = [
             [
                 node
@@ -107,21 +118,21 @@ class WholeGraph:
             for chain in self.chains
         ]
         heads = [0] * len(self.members)
-        rounds: list[list[UnitId]] = []
+        rounds: list[Round] = []
         while True:
             first = [queue[at] for queue, at in zip(pending, heads, strict=True) if at < len(queue)]
             candidates = [one for one in first if not _follows_any(one, first)]
             if not candidates:
                 return rounds
             chosen = candidates if allack else self._unbeaten(candidates) or candidates
-            chosen.sort(key=lambda one: (one.index, one.message.number))
+            chosen = sorted(chosen, key=lambda one: (one.index, one.message.number))
             for one in chosen:
                 heads[one.index] += 1
-            rounds.append([one.unit_id for one in chosen])
+            rounds.append(Round(candidates, chosen))
 
     def _unbeaten(self, candidates: list[WholeNode]) -> list[WholeNode]:
         size = len(self.members)
-        votes = {one.unit_id: [self._vote(one, at) for at in range(size)] for one in candidates}
+        votes = {one.unit_id: [self.vote(one, at) for at in range(size)] for one in candidates}
         return [
             one
             for one in candidates
