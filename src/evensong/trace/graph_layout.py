@@ -133,10 +133,11 @@ class Layout:
 
     def _find_stays(self) -> list[Stay]:
         found = []
+        marks: list[tuple[Entrance | Turn, float]] = [*self._entrances, *self.turns]
         for entrance, x in self._entrances:
             ends = [
                 at
-                for one, at in [*self._entrances, *self.turns]
+                for one, at in marks
                 if one.proc == entrance.proc and one.serial > entrance.serial
             ]
             found.append(Stay(entrance, x, min(ends, default=self.width - RIGHT / 2)))
