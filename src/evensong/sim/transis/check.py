@@ -18,6 +18,7 @@ from evensong.core.effects import (
     Service,
 )
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.node import Node
 from evensong.core.stable import FIRST_START, StableRecord, decode_record
 from evensong.core.transis import wire
 from evensong.core.transis.dag import ORDERED
@@ -43,8 +44,9 @@ from evensong.sim.transis.oracle import WholeGraph
 def machine_of(processor: Processor) -> StateMachine:
     """Return the state machine of a processor that is up."""
     core = processor.core
-    assert isinstance(core, Lansis)
-    return core.machine
+    engine = core.engine if isinstance(core, Node) else core
+    assert isinstance(engine, Lansis)
+    return engine.machine
 
 
 @final
