@@ -95,9 +95,7 @@ def test_data_comes_before_tokens_and_joins_after(stage: Stage) -> None:
     for kind in (wire.JOIN, wire.TOKEN, wire.LEAVE, wire.REGULAR, wire.COMMIT, wire.REGULAR):
         stage.say(kind)
     stage.turn()
-    drops = (
-        stage.driver.core.engine.machine.drops
-    )  # frames cut short, in the order they were handed over
+    drops = stage.driver.core.engine.drops()  # frames cut short, in the order they were handed over
     assert [reason.partition(":")[0] for reason in drops] == [
         "regular",
         "token",

@@ -1,14 +1,17 @@
 import json
 import signal
 from pathlib import Path
+from random import Random
 
 from evensong.cli.main import main
 from evensong.core.effects import StateChange
 from evensong.core.ids import NO_RING, Configuration, RingId
+from evensong.core.stable import FIRST_START
 from evensong.core.totem.parameters import PROFILES
-from evensong.core.totem.timers import Timers
+from evensong.core.totem.ring import SingleRing
 from evensong.daemon.flight import BYTES_MAX, ENTRIES_MAX, FILES_MAX, Flight
 from evensong.daemon.sight import Sight
+from evensong.sim.workload import Queue
 from tests.daemon.local import LocalCluster
 
 RING = RingId(4, 1)
@@ -20,10 +23,10 @@ def test_what_went_differently_is_remembered_in_order() -> None:
     flight.look = lambda change, now: Sight(now, "4.1", 8, 5, 11, f"2:{change.about}")
     flight.change_state(StateChange("gather", RING, "token loss", 2, (1, 3), (2,)), 3)
     flight.change_state(StateChange("commit", RING, "consensus", 0), 3)
-    timers = Timers(PROFILES["lan"])
-    for timer in timers.every:
+    ring = SingleRing(1, FIRST_START, 1, PROFILES["lan"], Random(0), Queue(1, 1))
+    for _, timer in ring.alarms():
         timer.start(0)
-    flight.note_timers(timers, 10**9)
+    flight.note_timers(ring.alarms(), 10**9)
     flight.note_drops({"key": 2}, 5)
     flight.note_drops({"key": 2}, 6)
     flight.note_drops({"key": 5, "replay": 1}, 7)

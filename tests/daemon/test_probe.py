@@ -150,7 +150,7 @@ def test_what_is_no_probe_is_refused_and_counted(stage: Asker) -> None:
 
     wait_for("all three", are_refused)
     assert stage.driver.refusals == {("probe", 2): 3}
-    assert not stage.driver.core.engine.machine.drops, "the ring never sees them"
+    assert not stage.driver.core.engine.drops(), "the ring never sees them"
     assert wire.DECODERS.keys().isdisjoint({PROBE, ANSWER})
 
 

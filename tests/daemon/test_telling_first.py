@@ -11,6 +11,7 @@ from evensong.core.groups.frame import encode_whole
 from evensong.core.groups.limits import Limits
 from evensong.core.stable import FIRST_START
 from evensong.core.totem.parameters import PROFILES
+from evensong.core.totem.ring import SingleRing
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.opening import Opener
@@ -22,6 +23,12 @@ from tests.daemon.local import free_ports, own_host
 KEY = make_key(bytes(range(32)))
 NODES = (1, 2)
 GIVE_UP_US = 20_000_000
+
+
+def holds_token(driver: Driver) -> bool:
+    ring = driver.core.engine
+    assert isinstance(ring, SingleRing)
+    return ring.machine.holder.held_token is not None
 
 
 class Pair:
@@ -118,7 +125,7 @@ class Heard:
 
 def test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast(pair: Pair) -> None:
     heard = Heard(pair)
-    pair.turn_until(lambda: pair.drivers[1].core.engine.machine.holder.held_token is not None)
+    pair.turn_until(lambda: holds_token(pair.drivers[1]))
     heard.say(2, 1)
     pair.drivers[1].perform()
     assert heard.when_told == heard.when_written == [heard.sent_before]
@@ -127,7 +134,7 @@ def test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast(pai
 
 def test_of_several_messages_the_ring_hears_before_the_clients_do(pair: Pair) -> None:
     heard = Heard(pair)
-    pair.turn_until(lambda: pair.drivers[1].core.engine.machine.holder.held_token is not None)
+    pair.turn_until(lambda: holds_token(pair.drivers[1]))
     heard.say(2, 20)
     pair.drivers[1].perform()
     assert heard.when_written == []

@@ -25,7 +25,7 @@ class Seeds:
     def module(self) -> str:
         """Return the module whose `run` runs a seed."""
         if self.engine == "transis":
-            return "evensong.sim.transis.swarm"
+            return f"evensong.sim.transis.{'clients' if self.clients else 'swarm'}"
         return "evensong.sim.groups.draw" if self.clients else "evensong.sim.swarm"
 
 

@@ -133,8 +133,8 @@ TRANSIS_MUTANTS: Final = (
     TransisMutant(
         "the next view is numbered after the least",
         "membership.py",
-        "    view_no = 1 + max(entry.view_no for entry in proposal.required())\n",
-        "    view_no = 1 + min(entry.view_no for entry in proposal.required())\n",
+        "NUMBER_STRIDE + max(entry.view_no for entry in proposal.required())",
+        "NUMBER_STRIDE + min(entry.view_no for entry in proposal.required())",
         MEMBERSHIP + "test_a_views_number_is_above_those_of_all_who_come_into_it",
     ),
     TransisMutant(
@@ -272,9 +272,30 @@ TRANSIS_MUTANTS: Final = (
     TransisMutant(
         "a reduced message says nothing of it",
         "view.py",
-        "            self._hand_over(after_gap=after_gap, reduced=is_reduced)\n",
-        "            self._hand_over(after_gap=after_gap, reduced=False)\n",
+        "                    if is_safe:\n                        self._unsafe",
+        "                    if node.message:\n                        self._unsafe",
         DIRECTED + "test_a_safe_message_in_flight_at_a_partition_is_reduced_on_both_sides",
+    ),
+    TransisMutant(
+        "what comes in a passage has its place in the view",
+        "view.py",
+        "            message.sender_id,\n            self._conf_id,\n",
+        "            message.sender_id,\n            self.view_id,\n",
+        VIEW + "test_what_is_safe_for_those_who_go_on_only_comes_in_their_passage",
+    ),
+    TransisMutant(
+        "a passage is named by where it leads",
+        "membership.py",
+        "view_id_of(view_id.seq - 1, _names(mates))",
+        "view_id_of(view_id.seq - 1, [])",
+        MEMBERSHIP + "test_a_passage_has_a_name_of_its_own_between_two_views",
+    ),
+    TransisMutant(
+        "no number is left for the passage",
+        "membership.py",
+        "NUMBER_STRIDE: Final = 2",
+        "NUMBER_STRIDE: Final = 1",
+        MEMBERSHIP + "test_a_passage_has_a_name_of_its_own_between_two_views",
     ),
     TransisMutant(
         "a basic message comes each time it is heard",

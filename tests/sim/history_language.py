@@ -20,9 +20,8 @@ from the first line to the last, in the order of sending.
 Steps take a suffix for lies: `del m1 as R1#7` delivers under another key, `del m1 for R1` names
 another configuration, `del m1 body x` has another content, `del m1 agreed` another service, `del m1
 from q` another sender; `del m1 line 3` is told that everybody has all up to number 3; `send m1 no
-2` is a client's second unit; `del m1 reduced` is safe for those who go on only, `del m1 gap` was
-ordered without votes; `conf T2{p} regular` is no longer transitional. `del 1/1:9` delivers a
-unit by its identity that nobody sent.
+2` is a client's second unit; `del m1 gap` was ordered without votes; `conf T2{p} regular` is no
+longer transitional. `del 1/1:9` delivers a unit by its identity that nobody sent.
 """
 
 import re
@@ -181,5 +180,4 @@ def _delivery(life: Life, words: list[str], units: dict[str, _Unit]) -> Deliver:
             service = Service[word.upper()]
     payload = encode_unit(unit.unit_id, body)
     message = RegularMessage(sender_id, ring_id, seq, service, 0, 0, payload)
-    is_reduced = "reduced" in lies
-    return Deliver(where, [message], line, after_gap="gap" in lies, reduced=is_reduced)
+    return Deliver(where, [message], line, after_gap="gap" in lies)

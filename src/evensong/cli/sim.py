@@ -196,8 +196,6 @@ def _work(args: argparse.Namespace) -> _Work:
         task = Task(setup.options.seed, plan=args.plan, trace=trace, engine=engine)
         has_clients = setup.clients is not None
         return _Work(iter([task]), 1, lambda run_id: run_id == task.run_id(), has_clients, engine)
-    if args.clients and args.engine != TOTEM:
-        raise BadScenario(f"--clients: {args.engine} has no groups above it yet")
     seeds = args.seeds if args.seeds is not None else range(args.seed, args.seed + 1)
     return _Work(
         (

@@ -171,7 +171,7 @@ class Deliver:
     an object of its own when somebody wants to see it.
     """
 
-    __slots__ = ("after_gap", "conf_id", "parts", "reduced", "safe_line")
+    __slots__ = ("after_gap", "conf_id", "parts", "safe_line")
 
     def __init__(
         self,
@@ -180,7 +180,6 @@ class Deliver:
         safe_line: int,
         *,
         after_gap: bool,
-        reduced: bool = False,
     ) -> None:
         self.conf_id: Final = conf_id
         self.parts: Final = parts  # at least one
@@ -188,8 +187,6 @@ class Deliver:
         # A message before it is lost to this configuration, or who is cut off from it may have
         # ordered otherwise.
         self.after_gap: Final = after_gap
-        # Safe only for those who go on together; in a transitional configuration that is implied.
-        self.reduced: Final = reduced
 
     def messages(self) -> Iterator[Ordered]:
         """Yield each message."""

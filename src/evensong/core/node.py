@@ -1,11 +1,12 @@
 """One processor: an engine below, groups above it, put together by hand.
 
-A `Node` is a `Core`, so whatever drives a `SingleRing` drives it: the calls, the one deadline and
-the effects are the engine's, unchanged and in the engine's order. What is new is above: session
-calls go in, and `drain_events` returns what to tell the sessions.
+A `Node` is a `Core`, so whatever drives an engine drives it: the calls, the one deadline and the
+effects are the engine's, unchanged and in the engine's order. What is new is above: session calls
+go in, and `drain_events` returns what to tell the sessions. Which engine it is, and what any engine
+owes the groups, is in engine.py.
 
-How a driver changes (daemon/driver.py, sim/world.py): it makes a `Node` where it made a
-`SingleRing`, and gives its own source to the node, which is the engine's source; performs what
+How a driver changes (daemon/driver.py, sim/world.py): it makes a `Node` where it made an
+engine, and gives its own source to the node, which is the engine's source; performs what
 `drain` returns as before (`Deliver` and `Install` are for its trace now, the node has acted on
 them); then hands the events of `drain_events` to the sessions that they name, in order. Session
 calls may come at any time between two other calls.
@@ -24,14 +25,13 @@ from typing import Final, Protocol, final
 
 from evensong.core.core import Core
 from evensong.core.effects import Deliver, Effect, Install, Packet, SafeLine
+from evensong.core.engine import Engine, Parameters, make_engine
 from evensong.core.groups.events import SessionEvent, SessionId
 from evensong.core.groups.layer import Groups
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import ProcessorId
 from evensong.core.run import Run
 from evensong.core.stable import StableRecord
-from evensong.core.totem.parameters import Parameters
-from evensong.core.totem.ring import SingleRing
 from evensong.core.unit import Origin
 
 
@@ -49,7 +49,7 @@ class Foreign(Protocol):
 
 @final
 class Node(Core):
-    """One processor with process groups, on a single ring."""
+    """One processor with process groups, on whichever engine its parameters are of."""
 
     __slots__ = ("_effects", "engine", "foreign", "groups")
 
@@ -67,7 +67,7 @@ class Node(Core):
         self.foreign: Final = foreign
         self._effects: Final[list[Effect]] = []
         self.groups: Final = Groups(my_id, incarnation, limits, electorate)
-        self.engine: Final = SingleRing(my_id, record, incarnation, parameters, rng, self)
+        self.engine: Final[Engine] = make_engine(my_id, record, incarnation, parameters, rng, self)
 
     # -- the engine's contract ---------------------------------------------------------------
 
@@ -141,7 +141,8 @@ class Node(Core):
         foreign, queue = self.foreign, self.groups.queue
         if foreign is None:
             return queue.pull(packets_max)
-        reserved = min(foreign.backlog(), packets_max // 2)
+        # Who is asked for one packet at a time gives of either in turn.
+        reserved = min(foreign.backlog(), packets_max // 2 or queue.origin.last_no & 1)
         packets = queue.pull(packets_max - reserved)
         packets += foreign.pull(packets_max - queue.weight(packets), queue.origin)
         return packets
@@ -207,8 +208,8 @@ class Node(Core):
     def _settle(self, now: int) -> None:
         """Show the groups what the engine did; offer what they answer.
 
-        On a ring of one nothing else would make the engine ask again: a packet more than it was
-        told of may be left, or one that came of what it delivered. Elsewhere the token comes round.
+        Alone nothing else would make the engine ask again: a packet more than it was told of may be
+        left, or one that came of what it delivered. Elsewhere the token comes round, or a message.
         """
         self._climb()
         groups = self.groups

@@ -7,14 +7,15 @@ ends, however it ends short of `kill -9`: `evensong why` needs no trace.
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
 from evensong.core.effects import StateChange
+from evensong.core.engine import CHANGING
 from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId
-from evensong.core.totem.timers import Timers
+from evensong.core.timer import Timer
 from evensong.daemon.listener import Listener
 from evensong.daemon.sight import Look, Sight
 
@@ -81,21 +82,16 @@ class Flight(Listener):
         state, ring = change.state, str(change.ring_id)
         cause = change.cause[:TEXT_MAX]
         self._note(now, "state", state, ring, cause, change.about, proposed, failed)
-        if self.look is not None and change.state == "gather":
+        if self.look is not None and change.state in CHANGING:
             self._note(now, "sight", *self.look(change, now))
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """Remember how this life ended."""
         self._note(now, "end", how, cause[:TEXT_MAX])
 
-    def note_timers(self, timers: Timers, now: int) -> None:
-        """Remember which timers fire now; not those that do so on a ring where all is well."""
-        for name, timer in (
-            ("token loss", timers.token_loss),
-            ("token retransmit", timers.token_retransmit),
-            ("consensus", timers.consensus),
-            ("join", timers.join),
-        ):
+    def note_timers(self, alarms: Sequence[tuple[str, Timer]], now: int) -> None:
+        """Remember which timers fire now, of those that do so only when something is wrong."""
+        for name, timer in alarms:
             if timer.is_due(now):
                 self._note(now, "timer", name)
 

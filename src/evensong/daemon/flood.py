@@ -15,4 +15,4 @@ def flood(driver: Driver, service: Service, size: int, seconds: float) -> None:
     def more(count: int) -> list[Packet]:
         return [packet] * count if clock() < until else []
 
-    driver.feed(more, AHEAD * driver.core.engine.machine.parameters.messages_max)
+    driver.feed(more, AHEAD * driver.core.engine.machine.parameters.messages_at_once())

@@ -90,8 +90,8 @@ class Memory:
         self.flight.look = look_by(driver, pace)
         if self.spool is not None:
             self.spool.look = self.flight.look
-        timers = driver.core.engine.machine.timers
-        driver.expiring.append(lambda now: self.flight.note_timers(timers, now))
+        alarms = driver.core.engine.alarms()
+        driver.expiring.append(lambda now: self.flight.note_timers(alarms, now))
         driver.chores.append(_Observer(self, driver, refused).observe)
         if self.spool is not None:
             driver.timed.append(self.spool)
@@ -125,7 +125,7 @@ class _Observer:
         lag = driver.lag
         is_late = lag.late != self._late
         self._late = lag.late
-        drops = {**self._refused(), **driver.core.engine.machine.drops}
+        drops = {**self._refused(), **driver.core.engine.drops()}
         for one in (memory.flight, memory.spool):
             if one is not None:
                 one.note_drops(drops, now)

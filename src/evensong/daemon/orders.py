@@ -121,7 +121,7 @@ class Orders:
             "token_visits": self._tail.visits,
             "resent": self._tail.resent,
             "refused": self.refused(),
-            "dropped": dict(sorted(driver.core.engine.machine.drops.items())),
+            "dropped": dict(sorted(driver.core.engine.drops().items())),
             "datagrams_sent": datagrams.sent,
             "send_errors": dict(sorted(datagrams.send_errors.items())),
             "rotation": {

@@ -82,8 +82,6 @@ def check(setup: Setup) -> None:
     units = sum(burst.units for burst in setup.workload)
     _check_within(units, 0, UNITS_MAX, "workload: units of all bursts")
     if setup.clients is not None:
-        if setup.options.engine != TOTEM:
-            raise BadScenario(f"clients: {setup.options.engine} has no groups above it yet")
         _check_clients(setup, setup.clients)
     for number, fault in enumerate(setup.plan):
         _check_fault(setup, fault, f"plan[{number}]")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from evensong.errors import BadScenario, BadTrace, EvensongError
 from evensong.sim import admit
-from evensong.sim.groups.draw import draw
+from evensong.sim.groups.draw import with_clients
 from evensong.sim.groups.run import run_recorded
 from evensong.sim.run import Outcome
-from evensong.sim.setup import TOTEM, TRANSIS, Setup, setup_from_json
+from evensong.sim.setup import TOTEM, Setup, setup_from_json
 from evensong.sim.swarm import swarm
 from evensong.sim.transis.swarm import swarm as lansis_swarm
 from evensong.sim.whole import discard
@@ -49,10 +49,10 @@ class Task:
         """Return what decides the run."""
         if self.plan:
             return load_setup(self.plan)
-        if self.engine == TRANSIS:
-            return lansis_swarm(self.seed, self.nodes, self.messages)
-        make = draw if self.clients else swarm
-        return make(self.seed, self.nodes, self.messages)
+        make = swarm if self.engine == TOTEM else lansis_swarm
+        if not self.clients:
+            return make(self.seed, self.nodes, self.messages)
+        return with_clients(make(self.seed, self.nodes, 0), self.messages)
 
     def command(self) -> str:
         """Return the command that repeats the run."""

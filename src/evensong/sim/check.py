@@ -38,9 +38,8 @@ SENDING: Final = (Broadcast, Unicast)  # a union written in place would be built
 
 def ring_of(core: Core | None) -> SingleRing | None:
     """Return the ring that a core is or has; None if there is none."""
-    if isinstance(core, Node):
-        return core.engine
-    return core if isinstance(core, SingleRing) else None
+    engine = core.engine if isinstance(core, Node) else core
+    return engine if isinstance(engine, SingleRing) else None
 
 
 def machine_of(processor: Processor) -> StateMachine:

@@ -198,7 +198,7 @@ class Life:
     def deliver(self, delivered: Deliver, now: int) -> None:
         """Record deliveries."""
         conf_no = self._conf_no(delivered.conf_id)
-        is_reduced = delivered.reduced or (bool(self.confs) and self.confs[-1].transitional)
+        is_reduced = bool(self.confs) and self.confs[-1].transitional
         for message in delivered.messages():
             payload = message.payload
             unit_id = decode_unit(payload)

@@ -106,9 +106,10 @@ def lansis_settle_us(setup: Setup) -> int:
     """Return the time within which it must be quiet as well: what waits is sent and repaired."""
     parameters = setup.options.lansis
     units = sum(burst.units for burst in setup.workload)
-    repair = 2 * (parameters.nack_retry_max + parameters.heartbeat)
+    if setup.clients is not None:
+        units += settle_units(setup.clients)
     drain = units * (parameters.pace_max + parameters.ack_idle)
-    return lansis_forming_us(setup) + _with_drift(setup, repair + drain)
+    return lansis_forming_us(setup) + _with_drift(setup, _repair_us(setup.options) + drain)
 
 
 def lansis_state_us(setup: Setup) -> int:
@@ -118,6 +119,20 @@ def lansis_state_us(setup: Setup) -> int:
     """
     parameters = setup.options.lansis
     return _with_drift(setup, (len(setup.options.nodes) + 1) * parameters.agree)
+
+
+def exchange_us(options: Options) -> int:
+    """Return how long the sides of a new configuration may take to tell each other their groups.
+
+    On a ring two token losses; in a broadcast domain as long as two repairs.
+    """
+    if options.engine == TRANSIS:
+        return _repair_us(options)
+    return 2 * options.parameters.token_loss
+
+
+def _repair_us(options: Options) -> int:
+    return 2 * (options.lansis.nack_retry_max + options.lansis.heartbeat)
 
 
 def settle_units(clients: Clients) -> int:

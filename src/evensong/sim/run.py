@@ -127,12 +127,13 @@ class Run:
         engine: Engine | None,
         observer: Observer | None,
         company: Company | None = None,
+        watcher: Observer | None = None,
     ) -> None:
         self.history: Final = History()
         self.violations: Final[list[Violation]] = []
         self.counts: Final[dict[str, Counts]] = {}
         self.rules: Final[Rules] = rules_of(setup.options)
-        self._observer: Final = observer
+        self._watcher: Final = watcher if watcher is not None else observer  # of invariants
         self.world: Final = World(
             setup,
             engine if engine is not None else engine_of(setup.options),
@@ -185,8 +186,8 @@ class Run:
         self.violations.extend(self.rules.table.impossible(self.world.pairs))
         if self.is_cut_short:
             return {}
-        if self._observer is not None:
-            self.violations.extend(self.rules.look_back(self._observer))
+        if self._watcher is not None:
+            self.violations.extend(self.rules.look_back(self._watcher))
         verdicts = self.rules.judge(self.history)
         for verdict in verdicts.by_property.values():
             self.violations.extend(verdict.samples)

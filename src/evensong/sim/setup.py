@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeVar
 
+from evensong.core import engine
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import Parameters
 from evensong.core.transis.parameters import Parameters as LansisParameters
@@ -39,9 +40,9 @@ class Weather:
 
 PARAMETERS: Final = Parameters()
 LANSIS: Final = LansisParameters()
-TOTEM: Final = "totem"
-TRANSIS: Final = "transis"
-ENGINES: Final = (TOTEM, TRANSIS)
+TOTEM: Final = engine.TOTEM
+TRANSIS: Final = engine.TRANSIS
+ENGINES: Final = engine.ENGINES
 
 
 @dataclass(frozen=True, slots=True)

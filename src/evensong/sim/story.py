@@ -155,11 +155,8 @@ class Story:
                 self._tell_delivery(processor, effect, message)
         elif isinstance(effect, Install):
             conf = effect.configuration
-            kind = "transitional" if conf.transitional else "ring"
             members = self._list(conf.members)
-            text = f"installs {kind} {self._ring(conf.conf_id)} of {members}"
-            if isinstance(core, Lansis):
-                text = f"installs view {conf.conf_id.seq} of {members}"
+            text = f"installs {self._conf(processor, conf.conf_id)} of {members}"
             self._tell("installs", processor, text, f"({conf.cause})")
         elif isinstance(effect, StateChange):
             cause = effect.cause
@@ -255,13 +252,7 @@ class Story:
         earlier = self._lives[unit_id.sender].index(unit_id.incarnation)
         sender = self._name(unit_id.sender) + "'" * earlier
         body = body_of(payload).decode("utf-8", "replace")
-        kind = "ring" if delivered.conf_id == message.ring_id else "transitional"
-        service = message.service.name.lower()
-        note = f"{service}, {kind} {self._ring(delivered.conf_id)}"
-        if isinstance(processor.core, Lansis):
-            note = f"{service}, view {delivered.conf_id.seq}"
-        if delivered.reduced:
-            note += ", reduced"
+        note = f"{message.service.name.lower()}, {self._conf(processor, delivered.conf_id)}"
         if delivered.after_gap:
             note += ", after a gap"
         if self.is_muted or "deliveries" in self.silent_topics:
@@ -295,6 +286,15 @@ class Story:
                 rows.append([name])
         told = [f"{row[0]}..{row[-1]}" if len(row) >= IN_A_ROW else ",".join(row) for row in rows]
         return ",".join(told)
+
+    def _conf(self, processor: Processor, conf_id: RingId) -> str:
+        """Name the configuration that a processor is in."""
+        is_domain = isinstance(processor.core, Lansis)
+        conf = processor.configuration
+        kind = "view" if is_domain else "ring"
+        if conf is not None and conf.transitional:
+            kind = "transitional"
+        return f"{kind} {conf_id.seq if is_domain else self._ring(conf_id)}"
 
     def _ring(self, ring_id: RingId) -> str:
         return f"{ring_id.seq}.{self._name(ring_id.rep)}"

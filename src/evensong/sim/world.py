@@ -545,13 +545,10 @@ def apart(effects: list[Effect]) -> list[Effect]:
     for effect in effects:
         if isinstance(effect, Deliver):
             where, line, gap = effect.conf_id, effect.safe_line, effect.after_gap
-            reduced = effect.reduced
             for part in effect.parts:
                 seqs = range(part.first_seq, part.last_seq + 1)
                 pieces = [[part.cut(seq, seq)] for seq in seqs]
-                each.extend(
-                    Deliver(where, piece, line, after_gap=gap, reduced=reduced) for piece in pieces
-                )
+                each.extend(Deliver(where, piece, line, after_gap=gap) for piece in pieces)
         else:
             each.append(effect)
     return each

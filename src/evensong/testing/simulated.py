@@ -67,8 +67,8 @@ class Cluster:
         limits = Limits(message_max=MESSAGE_MAX + len(MESSAGE))  # what marks it is not the test's
         parameters = Parameters.for_ring(len(nodes))
         options = Options(nodes, seed, weather, parameters)
-        self._crowd: Final = Crowd(limits, derive(seed, CLIENTS), PAUSE_US)
-        engine = nodes_engine(limits, nodes)
+        self._crowd: Final = Crowd(limits, derive(seed, CLIENTS), PAUSE_US, options)
+        engine = nodes_engine(limits, options)
         self._world: Final = World(Setup(options), engine, None, self._crowd, is_asleep=True)
         self._crowd.world = self._world
         for processor in self._world.processors:

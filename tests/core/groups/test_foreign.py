@@ -8,7 +8,7 @@ from evensong.core.effects import Deliver, Packet, Service
 from evensong.core.groups.frame import encode_whole
 from evensong.core.groups.layer import Groups, State
 from evensong.core.groups.limits import Limits
-from evensong.core.groups.packet import FOREIGN
+from evensong.core.groups.packet import FOREIGN, VERSION_AT
 from evensong.core.ids import Configuration, RingId
 from evensong.core.node import Node
 from evensong.core.stable import FIRST_START
@@ -74,3 +74,11 @@ def test_foreign_packets_are_neither_held_back_nor_malformed() -> None:
     groups.on_deliver(Deliver(MET, [message], 0, after_gap=False))
     assert groups.held_packets() == 0
     assert groups.drops == {}
+
+
+def test_an_engine_that_pulls_one_at_a_time_gets_of_either_in_turn() -> None:
+    node = node_with(Chatter(100), 100)
+    packets = [packet for _ in range(10) for packet in node.pull(1)]
+    assert len(packets) == 10
+    is_foreign = [packet.payload.startswith(FOREIGN, VERSION_AT) for packet in packets]
+    assert is_foreign.count(True) == 5

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 
 from evensong.core.effects import Deliver, Effect, Service
-from evensong.core.ids import RingId
+from evensong.core.ids import Configuration, RingId
 from evensong.core.transis import wire
 from evensong.core.transis.frames import NULL, REGULAR, Message
 from evensong.core.transis.parameters import Parameters
@@ -17,6 +17,7 @@ from evensong.core.transis.view import View
 from evensong.core.unit import UnitId, body_of, encode_unit
 
 VIEW = RingId(5, 77)
+PASSAGE = Configuration(RingId(6, 88), VIEW, (1, 2), transitional=True, cause="")
 MARKS = {
     "": (REGULAR, Service.AGREED),
     "!": (REGULAR, Service.SAFE),
@@ -110,10 +111,15 @@ class Place:
             self.view.advance()
         return self.told()
 
+    def close(self) -> str:
+        """End the view with what there is; `'` marks what comes in the passage behind it."""
+        self.view.close(list(self.view.graph.inserted), PASSAGE)
+        return self.told()
+
     def told(self) -> str:
         """Return what was delivered since the last time, and forget it."""
         rows = [
-            body_of(one.payload).decode() + ("'" if effect.reduced else "")
+            body_of(one.payload).decode() + ("'" if effect.conf_id == PASSAGE.conf_id else "")
             for effect in self.effects
             if isinstance(effect, Deliver)
             for one in effect.messages()

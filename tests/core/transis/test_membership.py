@@ -2,7 +2,13 @@ import pytest
 
 from evensong.core.transis import wire
 from evensong.core.transis.frames import JOIN, Entry, Message, Proposal
-from evensong.core.transis.membership import Agreement, Passage, next_view_id, view_id_of
+from evensong.core.transis.membership import (
+    Agreement,
+    Passage,
+    next_view_id,
+    passage_id,
+    view_id_of,
+)
 from evensong.core.transis.parameters import Parameters
 from tests.core.transis.chains import VIEW, Place
 
@@ -114,7 +120,7 @@ def test_a_view_id_tells_two_agreements_of_one_round_apart() -> None:
     other = Proposal((A, B, C), (B,))
     first = next_view_id(one, [join(A, one), join(B, one)])
     second = next_view_id(other, [join(A, other, 10), join(C, other)])
-    assert first.seq == second.seq == VIEW.seq + 1
+    assert first.seq == second.seq == VIEW.seq + 2
     assert first != second
 
 
@@ -122,7 +128,16 @@ def test_a_views_number_is_above_those_of_all_who_come_into_it() -> None:
     far = Entry(4, 1, 40)
     gone = Entry(5, 1, 90)
     proposal = Proposal((A, far, gone), (gone,))
-    assert next_view_id(proposal, [join(A, proposal), join(far, proposal)]).seq == 41
+    assert next_view_id(proposal, [join(A, proposal), join(far, proposal)]).seq == 42
+
+
+def test_a_passage_has_a_name_of_its_own_between_two_views() -> None:
+    proposal = Proposal((A, B, Entry(4, 1, 5)), ())
+    mates = [join(A, proposal), join(B, proposal)]
+    view_id = next_view_id(proposal, [*mates, join(Entry(4, 1, 5), proposal)])
+    ours, theirs = passage_id(view_id, mates), passage_id(view_id, [join(Entry(4, 1, 5), proposal)])
+    assert VIEW < min(ours, theirs) < max(ours, theirs) < view_id
+    assert ours != theirs
 
 
 def test_who_is_heard_in_a_view_that_i_proposed_before_is_followed() -> None:

@@ -1,6 +1,6 @@
 from evensong.core.effects import Deliver, SafeLine
 from evensong.core.transis.view import NO_PLACE
-from tests.core.transis.chains import Place, chain
+from tests.core.transis.chains import PASSAGE, Place, chain
 
 
 def places(place: Place) -> list[tuple[bytes, int]]:
@@ -80,11 +80,31 @@ def test_what_is_stable_and_not_yet_delivered_is_kept() -> None:
 def test_a_view_that_ends_delivers_what_the_votes_decide_and_then_the_rest_by_name() -> None:
     place = Place(5)
     place.hear("E1 e1D1. D2~ B1!")  # nothing is decided
-    before = list(place.view.graph.inserted)
-    place.view.close(before)
+    place.view.close(list(place.view.graph.inserted), PASSAGE)
     gaps = [effect.after_gap for effect in place.effects if isinstance(effect, Deliver)]
     assert all(gaps)
-    assert place.told() == "B1' E1 D2"
+    assert places(place) == [(b"B1", 1), (b"E1", 2), (b"D2", NO_PLACE)]
+    assert place.told() == "B1' E1' D2'"
+
+
+def test_what_is_safe_for_those_who_go_on_only_comes_in_their_passage() -> None:
+    place = Place(3)
+    assert place.hear("B1 b1A1. b1C1.") == "B1"
+    place.hear("A2! a2B2. A3 a3B3. B4~ A4")  # A2 waits for C, the rest for A2
+    place.view.close(list(place.view.graph.inserted), PASSAGE)
+    delivers = [effect for effect in place.effects if isinstance(effect, Deliver)]
+    rings = {one.ring_id for effect in delivers for one in effect.messages()}
+    assert rings == {PASSAGE.conf_id}
+    assert [effect.after_gap for effect in delivers] == [False, True]
+    assert places(place) == [(b"A2", 2), (b"A3", 3), (b"B4", NO_PLACE), (b"A4", 4)]
+
+
+def test_a_causal_message_that_waits_for_nothing_undecided_is_delivered_in_its_view() -> None:
+    place = Place(5)
+    assert place.hear("B1 E1~") == "E1"
+    place = Place(5)
+    place.hear("b1E1~ B1~ D1")
+    assert place.close() == "D1'"
 
 
 def test_a_safe_message_that_everybody_has_is_not_reduced_when_the_view_ends() -> None:
@@ -92,8 +112,17 @@ def test_a_safe_message_that_everybody_has_is_not_reduced_when_the_view_ends() -
     place.hear("C1! c1B1. c1A1.")
     assert place.told() == ""  # told by the call before
     place.hear("A2! a2B2.")
-    place.view.close(list(place.view.graph.inserted))
-    assert place.told() == "A2'"
+    assert place.close() == "A2'"
+
+
+def test_the_safe_line_does_not_rise_for_what_comes_in_the_passage() -> None:
+    place = Place(3)
+    place.hear("A1 a1B1.")
+    place.hear("a1C1. A2! a2B2. A3")
+    place.view.close(list(place.view.graph.inserted), PASSAGE)
+    lines = [effect.seq for effect in place.effects if isinstance(effect, SafeLine)]
+    assert lines == []
+    assert place.view.safe_line == 1
 
 
 def test_the_cut_is_the_past_of_the_finals() -> None:

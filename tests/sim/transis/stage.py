@@ -1,7 +1,7 @@
 """A broadcast domain for directed schedules: every step is checked, and what was done is told."""
 
 from evensong.core.effects import Broadcast, Deliver, Effect, Install, Service
-from evensong.core.ids import ProcessorId
+from evensong.core.ids import ProcessorId, RingId
 from evensong.core.transis.frames import KIND_NAMES
 from evensong.core.transis.lansis import Lansis
 from evensong.core.transis.parameters import Parameters
@@ -30,6 +30,7 @@ class Stage:
         self.history = History()
         self.delivered: dict[ProcessorId, list[str]] = {node: [] for node in nodes}
         self.views: dict[ProcessorId, list[tuple[ProcessorId, ...]]] = {node: [] for node in nodes}
+        self.transitional: set[RingId] = set()
         self.datagrams: list[bytes] = []
         self.sent: list[tuple[int, ProcessorId, str]] = []
         options = Options(nodes, seed, engine=TRANSIS, lansis=self.parameters)
@@ -44,10 +45,14 @@ class Stage:
         self.invariants.effect(processor, effect)
         if isinstance(effect, Deliver):
             for message in effect.messages():
-                told = body_of(message.payload).decode() + ("'" if effect.reduced else "")
+                is_reduced = effect.conf_id in self.transitional
+                told = body_of(message.payload).decode() + ("'" if is_reduced else "")
                 self.delivered[processor.node].append(told)
         elif isinstance(effect, Install):
-            self.views[processor.node].append(effect.configuration.members)
+            if effect.configuration.transitional:
+                self.transitional.add(effect.configuration.conf_id)
+            else:
+                self.views[processor.node].append(effect.configuration.members)
         elif isinstance(effect, Broadcast):
             self.datagrams.append(effect.datagram)
             self.sent.append((self.world.now, processor.node, KIND_NAMES[effect.datagram[0]]))

@@ -96,6 +96,14 @@ def install(stage: Stage, seq: int, members: tuple[int, ...]) -> None:
     stage.effect(stage.world.by_node[1], Install(conf))
 
 
+def pass_over(stage: Stage, leap: int, members: tuple[int, ...]) -> None:
+    here = stage.core(1).machine.view.view_id
+    before = here._replace(seq=here.seq - leap)
+    there = here._replace(seq=here.seq + 1)
+    conf = Configuration(there, before, members, transitional=True, cause="")
+    stage.effect(stage.world.by_node[1], Install(conf))
+
+
 def ask_for_what_all_have(stage: Stage) -> None:
     stage.run(30_000)
     view = stage.core(2).machine.view
@@ -114,7 +122,9 @@ def ask_for_what_all_have(stage: Stage) -> None:
         ("L6", skip_a_place),
         ("L9", fill_the_window),
         ("L10", give_myself_up),
-        ("L11", lambda stage: install(stage, 2, (1, 9))),
+        ("L11", lambda stage: install(stage, 3, (1, 9))),
+        ("L11", lambda stage: pass_over(stage, 1, (1,))),
+        ("L11", lambda stage: pass_over(stage, 0, (1, 9))),
         ("L12", lambda stage: install(stage, 1, (1,))),
         ("L15", ask_for_what_all_have),
     ],

@@ -103,7 +103,7 @@ def test_a_late_member_gets_what_is_missing_of_the_old_view() -> None:
     stage.strike(Leave(0, 4))
     stage.run(60_000)
     assert stage.views[3] == [(1, 2, 3)]
-    assert stage.delivered[3] == ["first", "second"]
+    assert stage.delivered[3] == stage.delivered[1] == ["first'", "second'"]
     stage.finish()
 
 

@@ -93,7 +93,7 @@ def test_views_starts_and_crashes_are_kept_in_order(seed: int) -> None:
         (event.t_us, life.node, event.conf.conf_id)
         for life in history.lives.values()
         for event in life.events
-        if event.conf is not None
+        if event.conf is not None and not event.conf.transitional
     )
     entrances = [one for one in memoir.happenings if isinstance(one, Entrance)]
     assert sorted((one.at_us, one.proc, one.conf.conf_id) for one in entrances) == views

@@ -9,6 +9,7 @@ from evensong.sim.campaign import Task, broken_by
 from evensong.sim.faults import Calm
 from evensong.sim.run import run_setup, run_unchecked
 from evensong.sim.setup import setup_from_json, setup_to_json
+from evensong.sim.transis import clients
 from evensong.sim.transis.swarm import run, swarm
 
 DIGEST = "from evensong.sim.transis.swarm import run; print(run(%d).digest)"
@@ -69,6 +70,19 @@ def test_the_command_runs_the_engine_and_says_how_to_repeat_it(
     assert Task(4, engine="transis").command() == "evensong sim --seed 4 --engine transis"
 
 
-def test_clients_need_the_ring(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "--engine", "transis", "--seed", "0", "--clients"]) == 2
-    assert "has no groups above it yet" in capsys.readouterr().err
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_above_it_keep_every_promise(seed: int) -> None:
+    outcome = clients.run(seed)
+    assert outcome.violations == ()
+    assert {"G3", "G4", "G7", "S1", "LV1", "LA1"} <= outcome.statuses.keys()
+    assert outcome.happened["network views"]
+
+
+def test_the_command_runs_clients_on_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sim", "--engine", "transis", "--seed", "6", "--clients", "--jobs", "1"]
+    assert main(words) == 0
+    assert "clients, in runs" in capsys.readouterr().out
+    task = Task(6, clients=True, engine="transis")
+    assert task.command() == "evensong sim --seed 6 --clients --engine transis"
+    assert task.setup().clients is not None
+    assert task.setup().options == swarm(6).options

@@ -82,6 +82,18 @@ class Parameters(NamedTuple):
             fail_to_rcv_time=self.fail_to_rcv_time * factor,
         )
 
+    def patience(self) -> int:
+        """Return after how long a silence others suspect a processor."""
+        return self.token_loss
+
+    def agreement(self) -> int:
+        """Return after how long those who do not agree to a change are given up."""
+        return self.consensus
+
+    def messages_at_once(self) -> int:
+        """Return how many messages a processor sends in one go."""
+        return self.messages_max
+
     def check(self, processors: int) -> None:
         """Refuse what cannot work on a ring of so many processors."""
         rules = [

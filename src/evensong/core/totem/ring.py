@@ -4,6 +4,7 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final, final
 
@@ -12,7 +13,7 @@ from evensong.core.effects import Broadcast, Effect, Halt
 from evensong.core.ids import NO_PROCESSOR, ProcessorId
 from evensong.core.run import Run
 from evensong.core.stable import StableRecord
-from evensong.core.timer import NEVER
+from evensong.core.timer import NEVER, Timer
 from evensong.core.totem import wire
 from evensong.core.totem.commit import is_passed_to
 from evensong.core.totem.frames import Stretch
@@ -142,6 +143,20 @@ class SingleRing(Core):
         """Return the (state, event) pairs that this processor has been through."""
         met = self.machine.met_by_state
         return {(state.value, event) for state in State for event in met[state]}
+
+    def drops(self) -> Mapping[str, int]:
+        """Return how many datagrams had no effect, by reason."""
+        return self.machine.drops
+
+    def alarms(self) -> tuple[tuple[str, Timer], ...]:
+        """Return the timers that fire only when something is wrong, with their names."""
+        timers = self.machine.timers
+        return (
+            ("token loss", timers.token_loss),
+            ("token retransmit", timers.token_retransmit),
+            ("consensus", timers.consensus),
+            ("join", timers.join),
+        )
 
     def _receive(self, datagram: bytes, now: int) -> None:
         if len(datagram) < wire.HEADER_SIZE:

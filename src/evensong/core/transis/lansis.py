@@ -4,6 +4,7 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final, final
 
@@ -11,7 +12,7 @@ from evensong.core.core import Core, Source
 from evensong.core.effects import Effect, Halt
 from evensong.core.ids import ProcessorId
 from evensong.core.stable import StableRecord
-from evensong.core.timer import NEVER
+from evensong.core.timer import NEVER, Timer
 from evensong.core.transis import wire
 from evensong.core.transis.frames import AJ, IN_GRAPH, LEAVE, NACK, PING, PONG, RETR, Head
 from evensong.core.transis.parameters import Parameters
@@ -112,6 +113,15 @@ class Lansis(Core):
         """Return the (state, event) pairs that this processor has been through."""
         met = self.machine.met_by_state
         return {(state.value, event) for state in State for event in met[state]}
+
+    def drops(self) -> Mapping[str, int]:
+        """Return how many datagrams had no effect, by reason."""
+        return self.machine.flow.drops
+
+    def alarms(self) -> tuple[tuple[str, Timer], ...]:
+        """Return the timers that fire only when something is wrong, with their names."""
+        timers = self.machine.flow.timers
+        return ("agree", timers.agree), ("collect", timers.collect), ("stuck", timers.stuck)
 
     def _receive(self, datagram: bytes, now: int) -> None:
         machine = self.machine

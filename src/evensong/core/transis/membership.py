@@ -20,6 +20,7 @@ from evensong.core.transis.wire import ENTRIES_MAX
 
 PUBLISHERS_MAX: Final = 2 * ENTRIES_MAX
 PROPOSALS_MAX: Final = 2 * ENTRIES_MAX  # of one entry; more is noise
+NUMBER_STRIDE: Final = 2  # from a view to the next: one between them is for the passage
 # proc:u32 incarnation:u64 counter:u64 of a final
 FINAL: Final = struct.Struct("!IQQ")
 
@@ -209,6 +210,21 @@ class Passage:
 
 
 def next_view_id(proposal: Proposal, finals: list[Message]) -> ViewId:
-    """Return the id of the view that a proposal comes to."""
-    view_no = 1 + max(entry.view_no for entry in proposal.required())
-    return view_id_of(view_no, [(one.sender_id, one.incarnation, one.counter) for one in finals])
+    """Return the id of the view that a proposal comes to.
+
+    The number before it is for the passage of those who come to it.
+    """
+    view_no = NUMBER_STRIDE + max(entry.view_no for entry in proposal.required())
+    return view_id_of(view_no, _names(finals))
+
+
+def passage_id(view_id: ViewId, mates: list[Message]) -> ViewId:
+    """Return the id of the transitional configuration of mates who pass over to a view.
+
+    Their finals tell them apart from others who come to the same view, and from who parts.
+    """
+    return view_id_of(view_id.seq - 1, _names(mates))
+
+
+def _names(finals: list[Message]) -> list[tuple[int, int, int]]:
+    return [(one.sender_id, one.incarnation, one.counter) for one in finals]

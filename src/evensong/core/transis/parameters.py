@@ -49,17 +49,20 @@ class Parameters(NamedTuple):
 
     @classmethod
     def for_domain(cls, processors: int) -> Self:
-        """Return settings that suit a domain of so many processors.
+        """Return settings that suit a domain of so many processors."""
+        return cls().for_crowd(processors)
+
+    def for_crowd(self, processors: int) -> Self:
+        """Return the same settings for so many processors.
 
         Where there are many the window grows with them. The first proposals of a crowd that starts
         together differ, so they get more time to agree.
         """
-        usual = cls()
         crowds = max(1, -(-processors // 16))
-        return usual._replace(
-            w_high=max(usual.w_high, W_HIGH_SHARE * processors),
-            collect=usual.collect * crowds,
-            agree=usual.agree * crowds,
+        return self._replace(
+            w_high=max(self.w_high, W_HIGH_SHARE * processors),
+            collect=self.collect * crowds,
+            agree=self.agree * crowds,
         )
 
     def stretched(self, factor: int) -> Self:
@@ -70,6 +73,18 @@ class Parameters(NamedTuple):
     def silence_max(self) -> int:
         """Return how long nothing need be heard of a member that is well."""
         return 2 * self.heartbeat + self.pace_max
+
+    def patience(self) -> int:
+        """Return after how long a silence others suspect a processor."""
+        return self.silence_max() + self.probes * self.probe
+
+    def agreement(self) -> int:
+        """Return after how long those who do not agree to a change are given up."""
+        return self.agree
+
+    def messages_at_once(self) -> int:
+        """Return how many messages a processor sends in one go."""
+        return self.w_low
 
     def check(self, processors: int) -> None:
         """Refuse what cannot work in a domain of so many processors."""

@@ -32,7 +32,13 @@ from evensong.core.transis.frames import (
     Proposal,
     ViewId,
 )
-from evensong.core.transis.membership import Agreement, Passage, next_view_id, view_id_of
+from evensong.core.transis.membership import (
+    Agreement,
+    Passage,
+    next_view_id,
+    passage_id,
+    view_id_of,
+)
 from evensong.core.transis.parameters import Parameters
 from evensong.core.transis.view import View
 
@@ -342,10 +348,17 @@ class StateMachine:
         """End the present view at the cut of the finals, and begin the next."""
         old = self.view
         mates = [one for one in finals if one.view_id == old.view_id]
-        old.close(old.cut_of(mates))
         view_id = next_view_id(proposal, finals)
-        members = tuple([(entry.proc, entry.incarnation) for entry in proposal.required()])
+        passage = Configuration(
+            passage_id(view_id, mates),
+            old.view_id,
+            tuple([one.sender_id for one in mates]),
+            transitional=True,
+            cause=self.cause,
+        )
         self._reserve(view_id.seq)
+        old.close(old.cut_of(mates), passage)
+        members = tuple([(entry.proc, entry.incarnation) for entry in proposal.required()])
         self.view = View(view_id, members, self.my_id, self.parameters, self.rng, self.effects)
         self.previous = old
         self.passage = Passage(proposal, finals, now, self.parameters)
@@ -357,7 +370,7 @@ class StateMachine:
         self.effects.append(
             Install(
                 Configuration(
-                    view_id, old.view_id, self.view.procs, transitional=False, cause=self.cause
+                    view_id, passage.conf_id, self.view.procs, transitional=False, cause=self.cause
                 )
             )
         )

@@ -10,14 +10,27 @@
 BASIC messages count as delivered for all others. Regular messages of one sender other than BASIC
 ones are delivered in the order of their numbers, so only the first of each sender's queue is ever
 looked at. When the view ends, `close` delivers what is left, the same at all who go on together.
+
+What can be promised for all members is delivered in the view, also then. What can be promised only
+for those who go on together comes in a transitional configuration of these, as on a ring: from the
+first safe message on that is not stable, or else the first that the votes do not decide on. Places
+are counted on there, under its name: who parts may have ordered the same messages otherwise.
 """
 
 from collections import deque
 from random import Random
 from typing import Final, NamedTuple, final
 
-from evensong.core.effects import Deliver, Effect, Part, SafeLine, Service, WindowGrown
-from evensong.core.ids import ProcessorId
+from evensong.core.effects import (
+    Deliver,
+    Effect,
+    Install,
+    Part,
+    SafeLine,
+    Service,
+    WindowGrown,
+)
+from evensong.core.ids import Configuration, ProcessorId
 from evensong.core.transis.dag import Graph, Node
 from evensong.core.transis.frames import REGULAR, Message, ViewId
 from evensong.core.transis.parameters import Parameters
@@ -77,12 +90,12 @@ class View:
 
     __slots__ = (
         "_bound",
+        "_conf_id",
         "_decided",
         "_effects",
         "_parts",
         "_unsafe",
         "_waiting",
-        "decided_count",
         "graph",
         "my_index",
         "n_ordered",
@@ -109,6 +122,7 @@ class View:
     ) -> None:
         size = len(members)
         self.view_id: Final = view_id
+        self._conf_id = view_id  # in which messages are delivered: it, or what ends it
         self.procs: Final = tuple([proc for proc, _ in members])
         self.my_index: Final = self.procs.index(my_id)
         self.graph: Final = Graph(members)
@@ -116,8 +130,7 @@ class View:
         self.window: Final = Window(parameters, size)
         self.requests: Final = Requests(size, parameters, rng)
         self.resends: Final = Resends(parameters, rng)
-        self.n_ordered = 0  # messages delivered in the total order
-        self.decided_count = 0  # of them, those that ToTo decided on
+        self.n_ordered = 0  # messages delivered in the total order: their places
         self.safe_line = 0  # everybody has the ordered messages up to this place
         self.window_max = 0  # the most messages that were unstable at once
         self.settled = 0  # regular messages that everybody has
@@ -137,7 +150,7 @@ class View:
         """Deliver a BASIC message at its first reception, whatever else is missing."""
         if message.kind == REGULAR and message.service is BASIC:
             self._parts.append(self._placed(message, NO_PLACE))
-            self._hand_over(after_gap=False, reduced=False)
+            self._hand_over(after_gap=False)
 
     def insert(self, message: Message) -> Node:
         """Put a message whose predecessors are there into the graph, and count what it says."""
@@ -178,9 +191,9 @@ class View:
             node = decided[0]
             if node.message.service is SAFE and not self.graph.is_stable(node):
                 break  # the rest of the order waits behind it
+            self._unsafe.append(node)
             self._deliver_ordered(decided.popleft())
-            self.decided_count += 1
-        self._hand_over(after_gap=False, reduced=False)
+        self._hand_over(after_gap=False)
         self._raise_safe_line()
         self._note_window()
 
@@ -211,7 +224,6 @@ class View:
         first = self._waiting[node.index].popleft()
         assert first is node
         self.n_ordered += 1
-        self._unsafe.append(node)
         self._deliver(node, self.n_ordered)
 
     def _deliver(self, node: Node, place: int) -> None:
@@ -222,20 +234,18 @@ class View:
     def _placed(self, message: Message, place: int) -> Placed:
         return Placed(
             message.sender_id,
-            self.view_id,
+            self._conf_id,
             place,
             message.service,
             message.timestamp,
             message.payload,
         )
 
-    def _hand_over(self, *, after_gap: bool, reduced: bool) -> None:
+    def _hand_over(self, *, after_gap: bool) -> None:
         if self._parts:
             parts = self._parts.copy()
             self._parts.clear()
-            self._effects.append(
-                Deliver(self.view_id, parts, self.safe_line, after_gap=after_gap, reduced=reduced)
-            )
+            self._effects.append(Deliver(self._conf_id, parts, self.safe_line, after_gap=after_gap))
 
     def _raise_safe_line(self) -> None:
         unsafe = self._unsafe
@@ -261,36 +271,45 @@ class View:
                 before = [*map(max, before, node.past)]
         return before
 
-    def close(self, before: list[int]) -> None:
+    def close(self, before: list[int], passage: Configuration) -> None:
         """Deliver what is left, with the votes that there are: none will come.
 
         Who goes on together has the same countable messages, so all deliver the same in the same
         order: first what ToTo still decides, with safe messages waiting for nobody; then the rest
-        by name, in an order that respects the graph.
+        by name, in an order that respects the graph. `passage` is the transitional configuration of
+        those who go on.
         """
         for at, nodes in enumerate(self.graph.nodes):
             for number, node in nodes.items():
                 # The quiet rule and rule A see to it: what I have, all who go on have.
                 assert number <= before[at] or node.message.kind != REGULAR, "beyond the cut"
-        while True:
-            chosen = [*self._decided] or self.toto.decide()
-            self._decided.clear()
-            if not chosen:
-                break
-            self.decided_count += len(chosen)
-            self._finish(chosen, after_gap=False)
-        while self.toto.candidates:
-            self._finish(self.toto.take_least(), after_gap=True)
+        chosen = [*self._decided] or self.toto.decide()
+        self._decided.clear()
+        while chosen:
+            for node in chosen:
+                self._deliver_causal()
+                is_safe = node.message.service is not SAFE or self.graph.is_stable(node)
+                if self._conf_id == self.view_id:
+                    if is_safe:
+                        self._unsafe.append(node)
+                    else:
+                        self._pass_over(passage)
+                self._deliver_ordered(node)
+            chosen = self.toto.decide()
         self._deliver_causal()
-        self._hand_over(after_gap=True, reduced=False)
-        self._raise_safe_line()
+        if self._conf_id == self.view_id:
+            self._pass_over(passage)
+        self._hand_over(after_gap=False)
+        while self.toto.candidates:
+            for node in self.toto.take_least():
+                self._deliver_ordered(node)
+                self._deliver_causal()
+        self._hand_over(after_gap=True)
         assert not any(self._waiting)
 
-    def _finish(self, chosen: list[Node], *, after_gap: bool) -> None:
-        for node in chosen:
-            self._deliver_causal()
-            is_reduced = node.message.service is SAFE and not self.graph.is_stable(node)
-            if is_reduced:
-                self._hand_over(after_gap=after_gap, reduced=False)
-            self._deliver_ordered(node)
-            self._hand_over(after_gap=after_gap, reduced=is_reduced)
+    def _pass_over(self, passage: Configuration) -> None:
+        """Go on among those who go on together."""
+        self._hand_over(after_gap=False)
+        self._raise_safe_line()
+        self._conf_id = passage.conf_id
+        self._effects.append(Install(passage))

@@ -5,8 +5,9 @@ watcher hold them against the promises, and hands them to the processes they nam
 wants to say then goes onto the world's agenda.
 """
 
+from dataclasses import replace
 from random import Random
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from evensong.core.core import Source
 from evensong.core.effects import Deliver, Effect, Install, Sent
@@ -24,8 +25,7 @@ from evensong.core.ids import ProcessorId, RingId
 from evensong.core.node import Node
 from evensong.core.stable import StableRecord
 from evensong.core.totem.parameters import Parameters
-from evensong.sim.check import Invariants
-from evensong.sim.engines import TOTEM, Engine
+from evensong.sim.engines import Engine, engine_of
 from evensong.sim.groups.facts import Facts
 from evensong.sim.groups.process import Process, Saying
 from evensong.sim.groups.record import Recorder
@@ -33,7 +33,12 @@ from evensong.sim.groups.replica import MakeReplica
 from evensong.sim.groups.watch import Watcher
 from evensong.sim.history import LifeId
 from evensong.sim.machine import Processor
+from evensong.sim.rules import rules_of
+from evensong.sim.setup import TRANSIS, Options
 from evensong.sim.world import Errand, World
+
+if TYPE_CHECKING:
+    from evensong.core.engine import Parameters as EngineParameters
 
 RETRY_US: Final = 1_000  # until a process tries again to reach a suspended daemon
 
@@ -45,8 +50,12 @@ def node_of(processor: Processor) -> Node:
     return core
 
 
-def nodes_engine(limits: Limits, electorate: tuple[ProcessorId, ...]) -> Engine:
-    """Return the engine that runs a whole node on every processor."""
+def nodes_engine(limits: Limits, options: Options) -> Engine:
+    """Return what runs a whole node on every processor, on the engine that options name."""
+    electorate = options.nodes
+    own: EngineParameters = options.parameters
+    if options.engine == TRANSIS:
+        own = options.lansis
 
     def make(
         my_id: ProcessorId,
@@ -56,18 +65,18 @@ def nodes_engine(limits: Limits, electorate: tuple[ProcessorId, ...]) -> Engine:
         rng: Random,
         source: Source,
     ) -> Node:
-        return Node(my_id, record, incarnation, parameters, rng, limits, electorate)
+        return Node(my_id, record, incarnation, own, rng, limits, electorate)
 
-    return Engine(make, TOTEM.kinds)
+    return replace(engine_of(options), make=make)
 
 
 @final
 class Crowd:
     """Every client of a run."""
 
-    def __init__(self, limits: Limits, rng: Random, pause_us: int) -> None:
+    def __init__(self, limits: Limits, rng: Random, pause_us: int, options: Options) -> None:
         self.world: World
-        self.facts: Final = Facts()
+        self.facts: Final = Facts(has_sides=options.engine == TRANSIS)
         self.limits: Final = limits
         self.processes: Final[dict[ProcessorId, dict[SessionId, Process]]] = {}
         self.watchers: Final[dict[ProcessorId, Watcher]] = {}
@@ -78,13 +87,13 @@ class Crowd:
         self.waking = 0  # processes that will say something soon
         self._rng: Final = rng
         self._pause_us: Final = pause_us
-        self._ring: Final = Invariants()
+        self.below: Final = rules_of(options).watcher()  # of the engine's invariants
 
     # The observer's calls
 
     def began(self, processor: Processor) -> None:
         """Watch a new life."""
-        self._ring.began(processor)
+        self.below.began(processor)
         node = node_of(processor)
         self.watchers[processor.node] = Watcher(processor.node, node.groups, self.facts)
         self.processes[processor.node] = {}
@@ -94,7 +103,7 @@ class Crowd:
 
     def effect(self, processor: Processor, effect: Effect) -> None:
         """Note what a daemon's groups were given, and what it sent."""
-        self._ring.effect(processor, effect)
+        self.below.effect(processor, effect)
         if isinstance(effect, Deliver):
             watcher = self.watchers[processor.node]
             for message in effect.messages():
@@ -108,7 +117,7 @@ class Crowd:
 
     def stepped(self, processor: Processor) -> None:
         """Check what the step told the sessions, and tell them."""
-        self._ring.stepped(processor)
+        self.below.stepped(processor)
         node = node_of(processor)
         groups = node.groups
         events = node.drain_events()
@@ -143,7 +152,7 @@ class Crowd:
 
     def ended(self, processor: Processor) -> None:
         """A daemon is gone, and its clients with it."""
-        self._ring.ended(processor)
+        self.below.ended(processor)
         for process in self.processes[processor.node].values():
             self._forget_wake(process)
         self.processes[processor.node] = {}

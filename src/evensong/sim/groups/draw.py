@@ -26,7 +26,12 @@ def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Out
 
 def draw(seed: int, nodes: int | None = None, messages: int | None = None) -> Setup:
     """Draw a run with clients from a seed."""
-    setup = swarm(seed, nodes, 0)
+    return with_clients(swarm(seed, nodes, 0), messages)
+
+
+def with_clients(setup: Setup, messages: int | None = None) -> Setup:
+    """Draw what clients do in a run that is drawn."""
+    seed = setup.options.seed
     rng = derive(seed, CLIENTS, DRAW)
     total = messages if messages is not None else rng.randint(150, 300)
     calm_at = max(fault.at_us for fault in setup.plan if isinstance(fault, Calm))

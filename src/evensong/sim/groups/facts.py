@@ -36,7 +36,10 @@ def broken(promise: str, text: str) -> NoReturn:
 class Facts:
     """What is true of all daemons together."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_sides: bool = False) -> None:
+        # Whether sides of a partition may give one message different places.
+        self._has_sides: Final = has_sides
+        self._other_orders: Final[dict[tuple[MessageId, RingId], OrderId]] = {}
         self.bodies: Final[dict[MessageId, bytes]] = {}
         self.groups: Final[dict[MessageId, tuple[str, ...]]] = {}
         self.flags: Final[dict[MessageId, int]] = {}
@@ -66,6 +69,25 @@ class Facts:
             self.groups[message] = groups
             self.flags[message] = flags
             self.causes[message] = causes
+
+    def order_of(self, message: MessageId, ring_id: RingId) -> OrderId | None:
+        """Return the place of a message, as it is known among the places of some ring."""
+        known = self.orders.get(message)
+        if known is None or not self._has_sides or known.ring_id == ring_id:
+            return known
+        return self._other_orders.get((message, ring_id))
+
+    def settle_order(self, message: MessageId, order: OrderId) -> OrderId:
+        """Take in a place of a message; return the one that it had there before, or this one."""
+        known = self.order_of(message, order.ring_id)
+        if known is not None:
+            self.count("G4")
+            return known
+        if message in self.orders:
+            self._other_orders[message, order.ring_id] = order
+        else:
+            self.orders[message] = order
+        return order
 
     def packet(self, payload: bytes) -> tuple[tuple[int, int, int], list[FrameAt]]:
         """Take a packet apart; everybody gets the same one."""

@@ -22,7 +22,7 @@ from evensong.sim.groups.facts import broken
 from evensong.sim.groups.process import MESSAGE, QUESTION, Process, Saying
 from evensong.sim.groups.replica import Log, Moments, Replica
 from evensong.sim.history import History, LifeId
-from evensong.sim.limits import is_calmed
+from evensong.sim.limits import exchange_us, is_calmed
 from evensong.sim.run import Counts, Outcome, Run
 from evensong.sim.setup import CLIENTS, Setup, derive
 from evensong.sim.world import Errand, World
@@ -61,7 +61,7 @@ def run_recorded(setup: Setup) -> tuple[Outcome, History]:
         return run.run_recorded(setup)
     started = time.perf_counter()
     company = Seats(setup, setup.clients)
-    done = Run(setup, company.engine, company.crowd, company)
+    done = Run(setup, company.engine, company.crowd, company, company.crowd.below)
     statuses = done.judge()
     if not done.is_cut_short:
         statuses.update(company.statuses(done))
@@ -79,9 +79,9 @@ class Seats:
         self._clients: Final = clients
         limits = Limits(payload_max=clients.payload_max)
         rng = derive(setup.options.seed, CLIENTS)
-        self.crowd: Final = Crowd(limits, rng, clients.pause_us)
+        self.crowd: Final = Crowd(limits, rng, clients.pause_us, setup.options)
         self._moments: Final = Moments(self.crowd.facts)
-        self.engine: Final = nodes_engine(limits, setup.options.nodes)
+        self.engine: Final = nodes_engine(limits, setup.options)
         self._taken: Final[dict[tuple[ProcessorId, int], Process]] = {}  # who sits, or sat last
 
     # The company's calls
@@ -224,7 +224,7 @@ class Seats:
     # What is true at the end
 
     def _check_exchanges(self, calm_at: int) -> None:
-        """D7: what is held back goes on within two token losses, if nothing else happens.
+        """D7: what is held back goes on within a bound, if nothing else happens.
 
         A machine that was slow and down at the calm is slow still; it is excused, and who waits
         for it.
@@ -232,7 +232,7 @@ class Seats:
         if any(processor.cost_us for processor in self.crowd.world.live()):
             return
         options = self._setup.options
-        bound = 2 * options.parameters.token_loss
+        bound = exchange_us(options)
         bound += bound * 2 * max(options.drift_ppm_max, 50_000) // 1_000_000
         for (life, conf_id), (began, ended) in self.crowd.exchanges.items():
             if began > calm_at:

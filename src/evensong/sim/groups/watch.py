@@ -60,6 +60,7 @@ class Stream:
         self.heard: Final[dict[str, list[tuple[MessageId, bool]]]] = {}  # since its last view
         self.last_nos: Final[dict[Key, int]] = {}
         self.got: Final[set[MessageId]] = set()
+        self.too_late: Final[set[MessageId]] = set()  # what came because of them has come before
         self.since_sent: Final[list[MessageId]] = []  # told since it last sent something
 
 
@@ -77,7 +78,6 @@ class Watcher:
         self.expected: Final[deque[tuple[OrderId, MessageId]]] = deque()  # not told or skipped yet
         self.slot = 0
         self.is_reduced = False  # the configuration is transitional
-        self.ring_id = RingId(0, 0)  # of the regular configuration that is, or was last
         self.begun: Final[dict[Key, int]] = {}  # messages whose FIRST came in this configuration
         self.cut: Final[set[MessageId]] = set()  # those that a change of it left without their end
         self._steps = 0
@@ -160,7 +160,7 @@ class Watcher:
             elif isinstance(event, Reconfigured):
                 self.is_reduced = event.transitional
                 if not event.transitional:
-                    self.ring_id = event.conf_id
+                    self._skip_to(OrderId(event.conf_id, 0, 0))
         if self.groups.held_packets():
             self.facts.note("held-back packets")
         else:
@@ -192,11 +192,19 @@ class Watcher:
     def _skip_to(self, order: OrderId | None) -> None:
         """Whatever comes before and was not delivered had nobody here to go to (G3)."""
         while self.expected and (order is None or self.expected[0][0] < order):
-            _, message = self.expected.popleft()
-            if message in self.facts.groups:
-                missed = self._recipients(message)
-                if missed:
-                    self._broken("G3", f"message {message} was not told to sessions {missed}")
+            self._skip()
+
+    def _skip_before(self, seq: int, sub: int) -> None:
+        """Do so up to a view: places are counted through a configuration and the one behind it."""
+        while self.expected and self.expected[0][0][1:] < (seq, sub):
+            self._skip()
+
+    def _skip(self) -> None:
+        _, message = self.expected.popleft()
+        if message in self.facts.groups:
+            missed = self._recipients(message)
+            if missed:
+                self._broken("G3", f"message {message} was not told to sessions {missed}")
 
     def _see_frame(self, event: Delivered) -> None:
         facts = self.facts
@@ -215,10 +223,9 @@ class Watcher:
                 self._broken("G6", f"message {message} is not as it was sent")
             if len(event.frame) > self.groups.queue.uncut_max:
                 facts.count("G6")
-            if message in facts.orders:
-                facts.count("G4")
-            if facts.orders.setdefault(message, order) != order:
-                self._broken("G4", f"{message} is at {order} and at {facts.orders[message]}")
+            known = facts.settle_order(message, order)
+            if known != order:
+                self._broken("G4", f"{message} is at {order} and at {known}")
             if list(event.sessions) != self._recipients(message):
                 due = self._recipients(message)
                 self._broken("G3", f"{message} goes to {list(event.sessions)}, not to {due}")
@@ -254,11 +261,16 @@ class Watcher:
         facts = self.facts
         groups = facts.groups[message]
         for cause in facts.causes[message]:
-            if facts.orders[cause] >= order:
+            known = facts.order_of(cause, order.ring_id)
+            if known is not None and known >= order:
                 text = f"{message} at {order} was sent after {cause} was told to its sender"
-                self._broken("G8", f"{text}, which is at {facts.orders[cause]}")
-            if cause in stream.got and facts.groups[cause] != groups:
+                self._broken("G8", f"{text}, which is at {known}")
+            if cause not in stream.got:
+                stream.too_late.add(cause)
+            elif facts.groups[cause] != groups:
                 facts.count("G8")
+        if message in stream.too_late:
+            self._broken("G8", f"{stream.name} gets {message} after what was sent because of it")
         stream.got.add(message)
         stream.since_sent.append(message)
 
@@ -273,7 +285,7 @@ class Watcher:
         view_id = view.view_id
         facts = self.facts
         if view_id.seq:
-            self._skip_to(OrderId(self.ring_id, view_id.seq, view_id.sub))
+            self._skip_before(view_id.seq, view_id.sub)
         if (view.group, view_id) in facts.views:
             facts.count("G1")
         known = facts.views.setdefault((view.group, view_id), view.members)

@@ -18,6 +18,7 @@ from evensong.core.effects import (
     Service,
 )
 from evensong.core.ids import Configuration, ProcessorId
+from evensong.core.node import Node
 from evensong.core.stable import FIRST_START, StableRecord, decode_record
 from evensong.core.transis import wire
 from evensong.core.transis.dag import ORDERED
@@ -43,19 +44,21 @@ from evensong.sim.transis.oracle import WholeGraph
 def machine_of(processor: Processor) -> StateMachine:
     """Return the state machine of a processor that is up."""
     core = processor.core
-    assert isinstance(core, Lansis)
-    return core.machine
+    engine = core.engine if isinstance(core, Node) else core
+    assert isinstance(engine, Lansis)
+    return engine.machine
 
 
 @final
 class Passing:
     """What one life did in its present view, to be compared with who goes on with it."""
 
-    __slots__ = ("counts", "own_delivered", "own_sent", "sequence", "units")
+    __slots__ = ("conf", "counts", "own_delivered", "own_sent", "sequence", "units")
 
     def __init__(self, size: int) -> None:
         self.counts: Final = [0] * size  # deliveries of each member's messages but BASIC ones
-        self.sequence: Final[list[tuple[UnitId, bool]]] = []  # ordered ones, with `reduced`
+        self.conf: Configuration | None = None  # the transitional configuration that ends it
+        self.sequence: Final[list[tuple[UnitId, ViewId]]] = []  # ordered ones, and in what
         self.units: Final[set[UnitId]] = set()
         self.own_sent = 0
         self.own_delivered = 0
@@ -178,7 +181,7 @@ class LansisInvariants:
     def _check_delivery(self, node: ProcessorId, delivered: Deliver, message: Ordered) -> None:
         notes = self.notes[node]
         conf, passing = notes.conf, notes.passing
-        if conf is None or delivered.conf_id != conf.conf_id or message.ring_id != conf.conf_id:
+        if conf is None or delivered.conf_id != (passing.conf or conf).conf_id:
             self._broken("L11", node, f"delivers in {delivered.conf_id} while in {conf}")
         unit_id = decode_unit(message.payload)
         passing.own_delivered += message.sender_id == node
@@ -196,25 +199,28 @@ class LansisInvariants:
         if passing.counts != [*map(max, passing.counts, graph.owed_before(whole))]:
             self._broken("L5", node, f"delivers {unit_id} before what is in its past")
         passing.counts[whole.index] += 1
-        is_safe = message.service is Service.SAFE and not delivered.reduced
+        is_safe = message.service is Service.SAFE and passing.conf is None
         if is_safe and not graph.is_stable(whole):
             self._broken("L8", node, f"delivers {unit_id} as safe, and not everybody has it")
 
     def _check_order(
         self, node: ProcessorId, delivered: Deliver, message: Ordered, unit_id: UnitId
     ) -> None:
-        sequence = self.notes[node].passing.sequence
-        sequence.append((unit_id, delivered.reduced))
-        if message.seq != len(sequence):
-            self._broken("L6", node, f"gives {unit_id} place {message.seq}, not {len(sequence)}")
+        notes = self.notes[node]
+        passing = notes.passing
+        assert notes.conf is not None
+        passing.sequence.append((unit_id, delivered.conf_id))
+        place = len(passing.sequence)
+        if (message.ring_id, message.seq) != (delivered.conf_id, place):
+            told = f"{message.ring_id}:{message.seq}, not {delivered.conf_id}:{place}"
+            self._broken("L6", node, f"gives {unit_id} place {told}")
         if delivered.after_gap:
             return  # what is left when a view ends is ordered among those who go on together
-        order = self.orders.setdefault(delivered.conf_id, [])
-        if len(sequence) > len(order):
+        order = self.orders.setdefault(notes.conf.conf_id, [])
+        if place > len(order):
             order.append(unit_id)
-        if order[len(sequence) - 1] != unit_id:
-            text = f"orders {unit_id} at {message.seq}, others {order[len(sequence) - 1]}"
-            self._broken("L6", node, text)
+        if order[place - 1] != unit_id:
+            self._broken("L6", node, f"orders {unit_id} at {place}, others {order[place - 1]}")
 
     def _check_install(self, processor: Processor, conf: Configuration) -> None:
         node = processor.node
@@ -226,6 +232,11 @@ class LansisInvariants:
         self.view_nos[node] = view_id.seq
         if self.members.setdefault(view_id, conf.members) != conf.members:
             self._broken("L11", node, f"{conf} has members {self.members[view_id]} elsewhere")
+        if conf.transitional:
+            self._check_way_over(node, conf)
+            return
+        if notes.passing.conf is not None and conf.prev_id != notes.passing.conf.conf_id:
+            self._broken("L11", node, f"installs {conf} after {notes.passing.conf}")
         if machine.passage is not None and machine.view.view_id == view_id:
             proposal = machine.passage.proposal
             if self.proposals.setdefault(proposal, view_id) != view_id:
@@ -242,6 +253,16 @@ class LansisInvariants:
         notes.inserted = [0] * len(conf.members)
         notes.joint = set()
         notes.failed = set()
+
+    def _check_way_over(self, node: ProcessorId, conf: Configuration) -> None:
+        """A transitional configuration is some of a view's members, who leave it together."""
+        notes = self.notes[node]
+        old = notes.conf
+        if old is None or notes.passing.conf is not None or conf.prev_id != old.conf_id:
+            self._broken("L11", node, f"installs {conf} while in {old}")
+        if node not in conf.members or not {*conf.members} <= {*old.members}:
+            self._broken("L11", node, f"{conf} is no part of {old}")
+        notes.passing.conf = conf
 
     def _incarnations(
         self, machine: StateMachine, view_id: ViewId, conf: Configuration

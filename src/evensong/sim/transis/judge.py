@@ -6,6 +6,9 @@ TR2, TR3, LV-1). EVS6 and EVS7 are not promised across partitions; see docs/guar
 
 A BASIC message is delivered when it first comes, by whoever gets it: it is no part of what members
 have in common when they go on together (LV1), nor of the causal order (LC1).
+
+A view ends in a transitional configuration of those who go on together. Order and causes are asked
+of both as one; what is safe in the view is safe for all its members.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +31,16 @@ def _rows(one: LifeReading, span: Span) -> list[Delivery]:
     return one.life.deliveries[span.start : span.stop]
 
 
+def _rows_of_views(one: LifeReading) -> list[tuple[RingId, list[Delivery]]]:
+    """Return what a life delivered in each view, with the transitional configuration behind it."""
+    return [
+        (conf_id, [row for span in com.spans for row in _rows(one, span)])
+        for conf_id, com in one.coms.items()
+    ]
+
+
 def _passages(reading: Reading) -> dict[tuple[RingId, RingId], list[tuple[LifeReading, Span]]]:
-    """Return who went from which view to which."""
+    """Return who went from which configuration to which."""
     found: dict[tuple[RingId, RingId], list[tuple[LifeReading, Span]]] = {}
     for one in reading.lives:
         for span in one.spans:
@@ -39,7 +50,7 @@ def _passages(reading: Reading) -> dict[tuple[RingId, RingId], list[tuple[LifeRe
 
 
 def same_set(reading: Reading) -> Finding:
-    """LV1: who goes from a view to the same next one delivered the same there, BASIC apart."""
+    """LV1: who goes on together delivered the same in each configuration, BASIC apart."""
     found = Finding("LV1")
     for (conf_id, next_id), company in _passages(reading).items():
         sets_ = [
@@ -60,12 +71,12 @@ def same_set(reading: Reading) -> Finding:
     return found
 
 
-def _sequence(one: LifeReading, span: Span) -> list[tuple[UnitId, bool]]:
-    return [(row.unit_id, row.reduced) for row in _rows(one, span) if row.service in ORDERED]
+def _sequence(one: LifeReading, span: Span) -> list[UnitId]:
+    return [row.unit_id for row in _rows(one, span) if row.service in ORDERED]
 
 
 def same_sequence(reading: Reading) -> Finding:
-    """LV2: and ordered messages in the same sequence, with the same word on which are reduced."""
+    """LV2: and ordered messages in the same sequence."""
     found = Finding("LV2")
     for (conf_id, next_id), company in _passages(reading).items():
         first, first_span = company[0]
@@ -93,9 +104,9 @@ def causal_order(reading: Reading) -> Finding:
     found = Finding("LC1")
     pasts = _pasts(reading)
     for one in reading.lives:
-        for span in one.spans:
+        for _, rows in _rows_of_views(one):
             delivered: dict[UnitId, int] = {}  # by life: (sender, incarnation, 0)
-            for row in _rows(one, span):
+            for row in rows:
                 past = pasts.get(row.unit_id)
                 if past is None or row.service is Service.BASIC:
                     continue
@@ -151,27 +162,23 @@ def agreed_order(reading: Reading) -> Finding:
     found = Finding("LA1")
     orders: dict[RingId, tuple[LifeReading, list[UnitId]]] = {}
     for one in reading.lives:
-        for span in one.spans:
-            order = [
-                row.unit_id
-                for row in _rows(one, span)
-                if row.service in ORDERED and not row.after_gap
-            ]
+        for conf_id, rows in _rows_of_views(one):
+            order = [row.unit_id for row in rows if row.service in ORDERED and not row.after_gap]
             if not order:
                 continue
             found.checked += len(order)
-            who, longest = orders.setdefault(span.conf.conf_id, (one, order))
+            who, longest = orders.setdefault(conf_id, (one, order))
             shared = min(len(order), len(longest))
             if order[:shared] != longest[:shared]:
                 at = next(n for n in range(shared) if order[n] != longest[n])
                 found.blame(
-                    f"in {span.conf.conf_id} {one.name} has {order[at]} at place {at + 1} and "
+                    f"in {conf_id} {one.name} has {order[at]} at place {at + 1} and "
                     f"{who.name} {longest[at]}",
                     (one.node, who.node),
                     (order[at], longest[at]),
                 )
             elif len(order) > len(longest):
-                orders[span.conf.conf_id] = (one, order)
+                orders[conf_id] = (one, order)
     return found
 
 
@@ -180,17 +187,15 @@ def _coms_of(reading: Reading, conf_id: RingId, node: ProcessorId) -> list[Com]:
 
 
 def safe_delivery(reading: Reading) -> Finding:
-    """LS1: what is safe in a view, and not reduced, every member of it delivers there, or fails."""
+    """LS1: what is safe in a view, not only behind it, every member of it delivers, or fails."""
     found = Finding("LS1")
     safe: dict[RingId, tuple[tuple[ProcessorId, ...], set[UnitId]]] = {}
     for one in reading.lives:
         for span in one.spans:
+            if span.conf.transitional:
+                continue
             _, units = safe.setdefault(span.conf.conf_id, (span.conf.members, set()))
-            units.update(
-                row.unit_id
-                for row in _rows(one, span)
-                if row.service is Service.SAFE and not row.reduced
-            )
+            units.update(row.unit_id for row in _rows(one, span) if row.service is Service.SAFE)
     ids = reading.units.ids
     for conf_id, (members, units) in safe.items():
         for node in members:

@@ -101,6 +101,7 @@ class Memoir:
         self._world: World | None = None
         self._standing: Final[dict[ProcessorId, set[Name]]] = {}  # candidates there at present
         self._number_by_unit: Final[dict[tuple[ViewId, UnitId], Name]] = {}
+        self._view_by_passage: Final[dict[ViewId, ViewId]] = {}  # by transitional configuration
         self.graphs: Final[dict[ViewId, WholeGraph]] = {}  # of the views of two and more
         self.happenings: Final[list[Happening]] = []
         self.posts: Final[dict[Name, Post]] = {}
@@ -127,6 +128,9 @@ class Memoir:
             self._keep_deliveries(processor, effect)
         elif isinstance(effect, Install):
             conf = effect.configuration
+            if conf.transitional:
+                self._view_by_passage[conf.conf_id] = conf.prev_id
+                return
             if len(conf.members) > 1:
                 members = tuple((proc, 0) for proc in conf.members)
                 self.graphs.setdefault(conf.conf_id, WholeGraph(conf.conf_id, members))
@@ -241,12 +245,14 @@ class Memoir:
         self.happenings.append(post)
 
     def _keep_deliveries(self, processor: Processor, delivered: Deliver) -> None:
-        if delivered.conf_id not in self.graphs:
+        in_passage = delivered.conf_id in self._view_by_passage
+        view_id = self._view_by_passage.get(delivered.conf_id, delivered.conf_id)
+        if view_id not in self.graphs:
             return
         view = machine_of(processor).view
-        inserted = tuple(view.graph.inserted) if view.view_id == delivered.conf_id else ()
+        inserted = tuple(view.graph.inserted) if view.view_id == view_id else ()
         for message in delivered.messages():
-            name = self._number_by_unit.get((delivered.conf_id, decode_unit(message.payload)))
+            name = self._number_by_unit.get((view_id, decode_unit(message.payload)))
             if name is None:
                 continue  # of nobody's making: the checker tells
             self.happenings.append(
@@ -257,7 +263,7 @@ class Memoir:
                     name,
                     message.service,
                     message.seq,
-                    delivered.reduced and message.service is Service.SAFE,
+                    in_passage and message.service is Service.SAFE,
                     delivered.after_gap,
                     inserted,
                 )
