@@ -91,7 +91,7 @@ def _theirs(token: int, consensus: int, join: int) -> Candidate:
 # short flood, one below and one above; its `consensus` is the least that it takes, 1.2 of `token`.
 CANDIDATES = (
     _ours(45, 8, 8, 12),
-    _theirs(75, 90, 25),
+    _theirs(75, 90, 30),
     _ours(60, 10, 8, 15),
     _theirs(100, 120, 30),
     _ours(PROFILES["fast"].token_loss // MS, 10, 8, PROFILES["fast"].consensus // MS),

@@ -56,7 +56,8 @@ def test_three_settings_of_each_are_tried_and_ours_are_settings_that_a_daemon_ta
         assert parse(table, Path("/"), {}).parameters.token_loss == 1_000 * one.token_ms
     for one in of(THEIRS):
         timeouts = dict(one.settings)
-        assert timeouts["consensus"] * 10 >= 12 * timeouts["token"]  # else it refuses to start
+        assert timeouts["consensus"] * 10 >= 12 * timeouts["token"]  # else it refuses to start,
+        assert timeouts["join"] >= 30  # and so it does below this
 
 
 def test_the_fastest_that_stood_its_flood_may_win() -> None:
