@@ -103,14 +103,14 @@ class Suspicion(NamedTuple):
     lag_us: int
 
 
-def suspicions(breaks: list[Break], began: int) -> list[Suspicion]:
+def suspicions(breaks: list[Break], began: int, nodes: int = NODES) -> list[Suspicion]:
     """Put together what the nodes tell of one ring's end.
 
     Rings of fewer follow from that: they end when those who were lost come back.
     """
     by_ring: dict[str, list[Break]] = {}
     for one in breaks:
-        if len(one.members) == NODES:
+        if len(one.members) == nodes:
             by_ring.setdefault(one.ring, []).append(one)
     return [
         Suspicion(
