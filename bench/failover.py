@@ -5,8 +5,11 @@ killed without warning, the time until the survivors deliver their next regular 
 taken, it is started again, and so on with the next. The systems take turns, so that a machine that
 slows down slows all: ours with the profile `fast`, corosync at its lowest stable timeouts, ours
 with the profile `lan`. Before, each floods for a minute, and whoever is suspected then is counted.
+With `--candidates` three settings of each are tried instead, and the best ones are compared: see
+`bench/candidates.py`.
 
     python -m bench.failover [--kills 20] [--flood 60] [--transport udpu] [--realtime] [--json]
+    python -m bench.failover --candidates [--flood 120] [--long 600] [--write docs/performance.md]
 
 Needs root, corosync with its headers, gcc and iproute2; exits with 3 if something is missing, and
 with 1 if a bar is missed.
@@ -18,10 +21,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.peers import document
 from bench.peers.client import compile_client
 from bench.peers.command import parser_of, run
 from bench.peers.corosync import LOWEST, Corosync
@@ -99,14 +103,14 @@ class Suspicion(NamedTuple):
     lag_us: int
 
 
-def suspicions(breaks: list[Break], began: int) -> list[Suspicion]:
+def suspicions(breaks: list[Break], began: int, nodes: int = NODES) -> list[Suspicion]:
     """Put together what the nodes tell of one ring's end.
 
     Rings of fewer follow from that: they end when those who were lost come back.
     """
     by_ring: dict[str, list[Break]] = {}
     for one in breaks:
-        if len(one.members) == NODES:
+        if len(one.members) == nodes:
             by_ring.setdefault(one.ring, []).append(one)
     return [
         Suspicion(
@@ -118,12 +122,17 @@ def suspicions(breaks: list[Break], began: int) -> list[Suspicion]:
     ]
 
 
-def flood(cluster: Cluster, seconds: float) -> dict[str, object]:
-    """Flood and count who is suspected meanwhile."""
+def flooded(cluster: Cluster, seconds: float) -> tuple[int, float]:
+    """Flood for so long; return when it began, and the rate at which one node delivered."""
     cluster.flood(SIZE)
     began, before = now_us(), cluster.delivered()
     time.sleep(seconds)
-    rate = (cluster.delivered() - before) / seconds
+    return began, (cluster.delivered() - before) / seconds
+
+
+def flood(cluster: Cluster, seconds: float) -> dict[str, object]:
+    """Flood and count who is suspected meanwhile."""
+    began, rate = flooded(cluster, seconds)
     told: dict[str, object] = {"seconds": seconds, "delivered_per_s": round(rate)}
     if isinstance(cluster, Evensong):
         token_loss = PROFILES["fast"].token_loss
@@ -260,17 +269,41 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = parser_of(
         "Measure fail-over beside corosync.", "python -m bench.failover --kills 20 --json"
     )
     parser.add_argument("--kills", type=int, default=20, help="of each system (default: 20)")
-    parser.add_argument("--flood", type=float, default=60, help="seconds before (default: 60)")
-    args = parser.parse_args()
-    return run(
-        lambda: measure(args.kills, args.flood, args.transport, is_realtime=args.realtime),
-        as_json=args.json,
+    parser.add_argument("--flood", type=float, help="seconds before (default: 60; 120 of each)")
+    parser.add_argument(
+        "--candidates", action="store_true", help="three settings of each; the best are compared"
     )
+    parser.add_argument(
+        "--long", type=float, default=600, help="seconds of flood of who wins (default: 600)"
+    )
+    parser.add_argument("--write", type=Path, help="with --candidates: a document with marks")
+    args = parser.parse_args(words)
+    if not args.candidates:
+        if args.write:
+            parser.error("--write goes with --candidates")
+        flood_s = 60 if args.flood is None else args.flood
+        return run(
+            lambda: measure(args.kills, flood_s, args.transport, is_realtime=args.realtime),
+            as_json=args.json,
+        )
+    from bench import candidates  # it stands on what is here
+
+    lasts = candidates.Lasts(args.kills, 120 if args.flood is None else args.flood, args.long)
+
+    def choose() -> candidates.Choice:
+        chosen = candidates.measure(lasts, args.transport, is_realtime=args.realtime)
+        if args.write:
+            part = f"{document.candidates(chosen.told())}\n\n{chosen.machine()}"
+            told = document.replaced(args.write.read_text(), candidates.MARKS, part)
+            args.write.write_text(told)
+        return chosen
+
+    return run(choose, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,13 @@ class Times(NamedTuple):
     kills: int = 12
     suspicion: float = 30.0  # of flood, before the kills of fail-over
     samples_max: int = 10_000  # of a latency that are kept of each turn
+    long: float = 0.0  # of flood of the best settings for fail-over; 0: only the usual ones
 
     def of(self, cell: Cell) -> float:
         """About how long a cell takes, with all that is around it but for starting daemons."""
+        if cell.kind == FAILOVER and self.long:
+            each = self.suspicion + 8 + self.kills * 4.5
+            return 6 * each + 2 * (self.long + 8)
         if cell.kind == FAILOVER:
             return 2 * (self.suspicion + 8) + 3 * self.kills * 4.5
         lasts = {
@@ -105,8 +109,9 @@ FULL_TIMES = Times(
     chance=8.0,
     half=8.0,
     kills=20,
-    suspicion=600.0,
+    suspicion=120.0,
     samples_max=25_000,
+    long=600.0,
 )
 
 

@@ -5,12 +5,14 @@ nothing of the machine is touched.
 """
 
 import os
+import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from bench.peers.client import be_realtime, facts
 from bench.peers.network import CannotMeasure, Network
@@ -33,6 +35,22 @@ MOUNTS = (
     'mount --bind "$0/lib" /var/lib/corosync && mount --bind "$0/etc" /etc/corosync && '
     "exec corosync -f"
 )
+
+NOT_RUN = re.compile(r"was not scheduled \(@(\d+)\) for (\d+)\.\d+ ms")
+
+
+class Pause(NamedTuple):
+    """A daemon that was not let run, as it noticed itself: until when, and for how long."""
+
+    until_us: int
+    node: int
+    lasted_us: int
+
+
+def pauses_in(log: str, node: int, epoch_us: int) -> list[Pause]:
+    """Read a log; `epoch_us` is what the epoch is on the clock that everything else is told by."""
+    found = [(int(one[1]), int(one[2])) for one in NOT_RUN.finditer(log)]
+    return [Pause(epoch_us + 1_000 * at, node, 1_000 * lasted) for at, lasted in found]
 
 
 class Corosync:
@@ -155,6 +173,16 @@ class Corosync:
     def views(self, node: int) -> list[tuple[int, list[int]]]:
         """Return each view a client has been told, with its time."""
         return [(at, sorted(members)) for at, *members in self._facts(node, "view")]
+
+    def pauses(self, since: int) -> list[Pause]:
+        """Return how often daemons were not let run since then, as they noticed themselves."""
+        epoch_us = now_us() - time.time_ns() // 1_000
+        found: list[Pause] = []
+        for node in self._network.nodes:
+            log = self._home(node) / "log"
+            told = log.read_text(errors="replace") if log.exists() else ""
+            found += [one for one in pauses_in(told, node, epoch_us) if one.until_us >= since]
+        return sorted(found)
 
     def wait_for_ring(self) -> None:
         """Wait until every client sees every other: those that crashed get a new one."""

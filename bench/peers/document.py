@@ -31,7 +31,7 @@ from bench.peers.cells import (
     Cell,
     tuned,
 )
-from bench.peers.ledger import Ledger
+from bench.peers.ledger import Figures, Ledger
 
 LATENCIES = {
     STEADY: "at 100/s, 100 B, one sender",
@@ -184,10 +184,36 @@ def others(ledger: Ledger) -> str:
             if rates:
                 lines.append(f"- {system}, {size_of(cell.size)}: {spread(rates)} messages/s")
     for cell in _cells(ledger, FAILOVER):
-        for one in ledger.figures(cell):
+        for one in [one for one in ledger.figures(cell) if "candidates" not in one]:
             said = f"corosync {one['corosync_ms']} ms, ours with `lan` {one['lan_ms']} ms"
             lines += [f"- fail-over, {one['kills']} kills: `fast` {one['fast_ms']} ms, {said}"]
     return "\n".join(lines)
+
+
+def candidates(told: Figures) -> str:
+    """Return the table of the settings that were tried for fail-over, and who won."""
+    rows: list[list[str]] = []
+    tried = told["candidates"]
+    assert isinstance(tried, list)
+    for one in sorted(tried, key=lambda one: str(one["system"]), reverse=True):
+        took, flood, long = one["took_ms"], one["flood"], one["long"]
+        kills = took["samples"] if took else 0
+        rows.append(
+            [
+                one["system"],
+                one["settings"],
+                *(f"{took[key]:.1f}" if took else "" for key in ("p50", "least", "p90", "most")),
+                f"{kills}, {one['disturbed']}",
+                f"{flood['false']}, {flood['excused']}",
+                f"{long['false']}, {long['excused']}" if long else "",
+                "wins" if one["wins"] else "" if one["stands"] else one["failed"] or "out",
+            ]
+        )
+    headings = ["", "settings (ms)", "median", "least", "p90", "most", "kills, into a broken ring"]
+    headings += ["false suspicions, excused ones", "in the long flood", ""]
+    ratio = told["ratio"]
+    said = "one of the systems has none" if ratio is None else f"{ratio}, medians"
+    return f"{table(headings, rows)}\n\nRatio of the winners: {said}."
 
 
 def tunings(ledger: Ledger) -> str:
@@ -236,6 +262,9 @@ def part(ledger: Ledger, verdicts: Sequence[Verdict], pictures: Iterable[tuple[s
         "Settings of corosync (`knet`) that were tried, of which the best for each MTU was used:",
         tunings(ledger),
     ]
+    for cell in _cells(ledger, FAILOVER):
+        for one in [one for one in ledger.figures(cell) if "candidates" in one]:
+            paragraphs += ["Fail-over, three settings of each, ms:", candidates(one)]
     failures = ledger.failures()
     if failures:
         paragraphs += ["Not measured:", "\n".join(f"- {one}" for one in failures)]

@@ -38,7 +38,14 @@ class Evensong:
     """Sealed daemons of one profile, one a node."""
 
     def __init__(
-        self, network: Network, directory: Path, client: Path, profile: str, *, is_realtime: bool
+        self,
+        network: Network,
+        directory: Path,
+        client: Path,
+        profile: str,
+        *,
+        is_realtime: bool,
+        extra: str = "",
     ) -> None:
         self.name = f"evensong {profile}"
         self._network = network
@@ -46,6 +53,7 @@ class Evensong:
         self._client = client
         self._profile = profile
         self._is_realtime = is_realtime
+        self._extra = extra  # further lines of the settings
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -80,7 +88,7 @@ class Evensong:
         (self._directory / f"n{node}.toml").write_text(
             f'cluster = "bench"\nnode = {node}\nstate = "n{node}"\nkeys = "cluster.key"\n'
             f'profile = "{self._profile}"\npacket = {network.mtu - HEADERS}\ntesting = true\n'
-            f"realtime = {str(self._is_realtime).lower()}\n[peers]\n{peers}\n"
+            f"realtime = {str(self._is_realtime).lower()}\n{self._extra}\n[peers]\n{peers}\n"
         )
 
     def start(self, node: int) -> None:

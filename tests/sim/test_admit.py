@@ -61,7 +61,8 @@ def test_options_and_bursts_are_looked_at_too() -> None:
     assert "options.weather.latency_us: -1 is not within" in refuse(
         options={"nodes": [1], "weather": {"latency_us": -1}}
     )
-    assert "options.cost_us: -1 is not within" in refuse(options={"nodes": [1], "cost_us": -1})
+    for name in ("cost_us", "send_us", "visit_us"):
+        assert f"options.{name}: -1 is not within" in refuse(options={"nodes": [1], name: -1})
     assert "options.receive_buffer: 0 is not within 1 to" in refuse(
         options={"nodes": [1], "receive_buffer": 0}
     )
@@ -107,6 +108,7 @@ def test_a_run_that_would_not_end_is_refused(parts: dict[str, object], complaint
         ({"skew_us_max": 2**70}, "options.skew_us_max: a number too large"),
         ({"receive_buffer": 2**40}, "options.receive_buffer: 1099511627776 is not within"),
         ({"cost_us": 10**6}, "a rotation of the token takes 2000200 us"),
+        ({"send_us": 10**6, "visit_us": 5}, "a rotation of the token takes 2000210 us"),
         ({"weather": {"latency_us": 7_501}}, "a rotation of the token takes 15002 us"),
         ({"weather": {"latency_us": 2**63}}, "options.weather.latency_us: 9223372036854775808"),
         ({"weather": {"loss": 10**400}}, "options.weather.loss: a number too large"),

@@ -283,6 +283,32 @@ def test_a_busy_processor_keeps_messages_as_they_came_together() -> None:
     assert max(lengths) > 3
 
 
+def visits_at_first(options: Options) -> list[tuple[int, int]]:
+    """Return when the token came to the first processor, and the seq it left with."""
+    history = History()
+    bursts = (Burst(100_000, 2), Burst(102_000, 2, 3))  # the first wakes the token
+    world = World(Setup(options, workload=bursts), TOTEM, history)
+    world.run(105_000)
+    (life,) = [life for (node, _), life in history.lives.items() if node == 1]
+    visits = [one for one in life.events if one.etype == "token" and one.t_us > 100_000]
+    return [(one.t_us, int(dict(one.aux)["seq"])) for one in visits]
+
+
+def test_what_sending_and_a_visit_cost_delays_the_token() -> None:
+    weather = Weather(latency_us=100)
+    free = visits_at_first(Options(NODES, weather=weather))
+    timed = visits_at_first(Options(NODES, weather=weather, send_us=7, visit_us=40))
+
+    def rotations(visits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return how long each rotation took, and how many messages it carried."""
+        return [(t - before, seq - last) for (before, last), (t, seq) in pairwise(visits)]
+
+    assert (300, 0) in rotations(free)
+    assert (300, 3) in rotations(free)
+    assert (300 + 3 * (40 + 7), 0) in rotations(timed)
+    assert (300 + 3 * (40 + 7) + 3 * 2 * 7, 3) in rotations(timed)
+
+
 def test_a_clock_that_runs_fast_rings_early() -> None:
     clock = Clock(1_000, 100_000)
     assert clock.local(0) == 1_000

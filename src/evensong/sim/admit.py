@@ -136,6 +136,8 @@ def _check_options(options: Options) -> None:
     for value, lowest, highest, name in (
         (options.seed, 0, SEED_MAX, "seed"),
         (options.cost_us, 0, RUN_US_MAX, "cost_us"),
+        (options.send_us, 0, RUN_US_MAX, "send_us"),
+        (options.visit_us, 0, RUN_US_MAX, "visit_us"),
         (options.recv_drain_max, 1, COUNT_MAX, "recv_drain_max"),
         (options.receive_buffer, 1, COUNT_MAX, "receive_buffer"),
         (options.skew_us_max, 0, SKEW_US_MAX, "skew_us_max"),
@@ -152,6 +154,7 @@ def _check_options(options: Options) -> None:
         _check_probability(frame_loss, "options.weather.loss_by_kind")
     # What a hop takes, with jitter and spread at their means; without a timely token no ring stays.
     hop_us = weather.latency_us + (weather.jitter_us + weather.spread_us) // 2 + options.cost_us
+    hop_us += options.send_us + options.visit_us
     rotation_us = len(options.nodes) * hop_us
     if is_ring and len(options.nodes) > 1 and rotation_us > options.parameters.token_loss:
         raise BadScenario(

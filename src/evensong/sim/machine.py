@@ -1,6 +1,6 @@
 """A simulated processor: its clock, receive buffer, stable store and the engine it runs.
 
-Invariant: `ready` holds only while the processor neither is suspended nor has a cost per datagram
+Invariant: `ready` holds only while the processor neither is suspended nor has a cost for anything
 and its inbox is empty; then an arriving datagram may be handed over at once.
 """
 
@@ -174,6 +174,7 @@ class Processor:
         "fuse_kind",
         "inbox",
         "incarnation",
+        "is_timed",
         "last_delivery",
         "last_sent",
         "left",
@@ -191,12 +192,15 @@ class Processor:
         "wake_at",
     )
 
-    def __init__(self, node: ProcessorId, clock: Clock, inbox: Inbox, cost_us: int) -> None:
+    def __init__(
+        self, node: ProcessorId, clock: Clock, inbox: Inbox, cost_us: int, *, is_timed: bool = False
+    ) -> None:
         self.node: Final = node
         self.clock: Final = clock
         self.inbox: Final = inbox
         self.store: Final = Store()
         self.cost_us = cost_us
+        self.is_timed: Final = is_timed  # sending or visits have a cost
         self.core: Core | None = None  # None while it is down
         self.queue = Queue(node, 0)
         self.life: Life | None = None  # where its history goes, if there is one
@@ -242,7 +246,8 @@ class Processor:
 
     def weigh(self) -> None:
         """Find out whether datagrams may be handed over as they arrive."""
-        self.ready = not self.paused and not self.cost_us and not len(self.inbox)
+        is_free = not self.cost_us and not self.is_timed
+        self.ready = is_free and not self.paused and not len(self.inbox)
 
     def is_up(self) -> bool:
         """Whether it runs (or is merely suspended)."""

@@ -53,7 +53,9 @@ class Options:
     seed: int = 0
     weather: Weather = Weather()
     parameters: Parameters = PARAMETERS
-    cost_us: int = 0  # what a datagram costs a processor
+    cost_us: int = 0  # what a datagram costs a processor that gets it
+    send_us: int = 0  # what each copy costs one that sends it; it leaves when that is over
+    visit_us: int = 0  # what a token costs, before anything is sent for it
     recv_drain_max: int = 64  # data datagrams read before a waiting token is handed over
     receive_buffer: int = 256  # datagrams that wait before the kernel drops
     skew_us_max: int = 0  # clocks start apart by up to this

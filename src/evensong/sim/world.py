@@ -122,6 +122,7 @@ class World:
         self._agenda: Final[list[tuple[int, int, AgendaItem]]] = []
         self._agenda_serial: Final = count()
         self._tokens: Final = engine.kinds.token
+        self._others: Final = len(options.nodes) - 1  # copies of a broadcast
         self.driver_rng: Final = derive(options.seed, DRIVERS)
         self.processors: Final = [self._build(node) for node in options.nodes]
         self.by_node: Final = {processor.node: processor for processor in self.processors}
@@ -142,7 +143,8 @@ class World:
         ppm = rng.randint(-options.drift_ppm_max, options.drift_ppm_max)
         kinds = self.engine.kinds
         inbox = Inbox(kinds.regular, kinds.token, options.recv_drain_max)
-        return Processor(node, Clock(offset_us, ppm), inbox, options.cost_us)
+        clock, is_timed = Clock(offset_us, ppm), bool(options.send_us or options.visit_us)
+        return Processor(node, clock, inbox, options.cost_us, is_timed=is_timed)
 
     # The loop
 
@@ -235,6 +237,8 @@ class World:
                 row = inbox.take_row()
                 self.datagrams += len(row)
                 processor.busy_until = now + len(row) * processor.cost_us
+                if row[0][0] in self._tokens:
+                    processor.busy_until += self.options.visit_us
                 core.receive_run(run_of(row), processor.clock.local(now))
                 self._perform(processor, core)
             processor.weigh()
@@ -274,7 +278,8 @@ class World:
             if processor.fuse != NO_FUSE and self._burn(processor, effect):
                 return
             if isinstance(effect, Broadcast):
-                network.broadcast(processor.node, effect.datagram, now)
+                leaves = self._leaves(processor, self._others) if processor.is_timed else now
+                network.broadcast(processor.node, effect.datagram, leaves)
             elif isinstance(effect, Deliver):
                 count = effect.count()
                 self.deliveries += count
@@ -284,7 +289,8 @@ class World:
                 if life is not None:
                     life.deliver(effect, now)
             elif isinstance(effect, Unicast):
-                network.unicast(processor.node, effect.to, effect.datagram, now)
+                leaves = self._leaves(processor, 1) if processor.is_timed else now
+                network.unicast(processor.node, effect.to, effect.datagram, leaves)
             elif isinstance(effect, Sent):
                 processor.last_sent = effect
                 processor.n_sent += len(effect.packets)
@@ -323,6 +329,12 @@ class World:
         at = processor.clock.virtual(core.deadline())
         if at < processor.wake_at:
             self._wake_by(processor, max(at, processor.busy_until))
+
+    def _leaves(self, processor: Processor, copies: int) -> int:
+        """Let a processor send so many copies, after all else it is busy with; return when."""
+        spent = copies * self.options.send_us
+        processor.busy_until = max(processor.busy_until, self.now) + spent
+        return processor.busy_until
 
     def _change_state(self, processor: Processor, change: StateChange) -> None:
         processor.state = change.state.lower()
