@@ -2,6 +2,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -213,6 +214,50 @@ def test_a_path_that_takes_no_bursts_is_sent_one_by_one() -> None:
     assert (sender.sent, sender.send_errors) == (5, {})
     sender.close()
     receiver.close()
+
+
+def lone(at: Datagrams, by: Datagrams, times: int) -> None:
+    """Let one short datagram come each time that somebody has waited for it."""
+    for _ in range(times):
+        by.unicast(2, b"token")
+        assert [one.data for one in at.drain(64, has_waited=True)] == [b"token"]
+
+
+def test_what_was_there_before_anybody_waited_is_drained_at_once(
+    ends: tuple[Datagrams, Datagrams],
+) -> None:
+    here, there = ends
+    lone(there, here, 3)
+    for number in range(20):
+        here.unicast(2, b"%d" % number)
+    assert len([*there.drain(64)]) == 20
+
+
+def test_the_first_that_comes_to_who_waits_on_a_calm_ring_is_handed_over_first(
+    ends: tuple[Datagrams, Datagrams],
+) -> None:
+    here, there = ends
+    lone(there, here, 2)
+    drained: list[int] = []
+    for has_waited in (True, False, True, True):
+        for number in range(4):
+            here.unicast(2, b"%d" % number)
+        drained.append(len([*there.drain(64, has_waited=has_waited)]))
+    first = 1 if there.is_merging else 4  # else there is nothing to be had by it
+    assert drained == [first, 8 - first, 4, 4], "then it is calm no longer"
+
+
+def test_what_a_group_hears_is_drained_though_a_token_came_by_itself() -> None:
+    host = "127.0.0.1"
+    multicast = Multicast(Address("239.255.101.5", free_ports(host, 1)[0]), host, 1)
+    places = dict(enumerate((Address(host, port) for port in free_ports(host, 2)), start=1))
+    here, there = (Datagrams(at, places, multicast=multicast) for at in places.values())
+    with closing(here), closing(there):
+        lone(there, here, 3)
+        for number in range(5):
+            here.broadcast(alone(b"%d" % number))
+        here.unicast(2, b"token")
+        assert len([*there.drain(64, has_waited=True)]) == 6
 
 
 def group_of(host: str) -> Address:

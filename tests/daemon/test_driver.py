@@ -177,6 +177,34 @@ def test_a_tail_behind_made_up_pieces_is_refused(stage: Stage, length: int) -> N
     assert stage.driver.refusals == {("altered", 2): 1, ("truncated", 0): 1}
 
 
+def test_what_is_queued_takes_one_turn_after_any_calm(stage: Stage) -> None:
+    driver = stage.driver
+    lone, many = 5, 100
+    turns = 0
+
+    def refused() -> int:
+        return sum(driver.refusals.values())
+
+    def rubbish(_now: int) -> None:
+        """Send one by itself a few times, then many that the kernel does not merge."""
+        nonlocal turns
+        said = stage.peer.sent + stage.third.sent
+        if said < lone and refused() == said:
+            stage.peer.unicast(1, b"rubbish")
+        elif said == lone == refused():
+            for _ in range(many // 2):
+                stage.peer.unicast(1, b"rubbish")
+                stage.third.unicast(1, b"rubbish")
+        elif said > lone:
+            turns += 1
+        if refused() == lone + many:
+            driver.how = "stop"
+
+    driver.turn_ends.append(rubbish)
+    driver.run()
+    assert turns < 10, "a little more than one, for the two may meet"
+
+
 def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "ring.tmp").mkdir()  # so that no record can be written
     stage.driver.run()

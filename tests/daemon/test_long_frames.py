@@ -183,6 +183,26 @@ def test_pieces_that_cannot_be_are_refused(piece: int, pieces: int) -> None:
     assert by_piece(opens, datagrams[1:])[-1] == frame(400), "the others are not spoilt"
 
 
+@KEYS
+def test_pieces_too_long_for_the_frame_that_they_are_of_are_refused(key: Key | None) -> None:
+    seals = sealer(key)
+    opens = opener(key, seals)
+    pieces = seals.seal_long(frame(400), SIZE).split()
+    padded = [one.ljust(2 * SIZE, b"\0") for one in pieces]
+    assert by_piece(opens, padded) == [MISFIT] * 3
+    assert by_piece(opens, pieces)[-1] == frame(400)
+
+
+@given(booleans(), integers(HEAD_SIZE + 40, 400), integers(30, 2_000))
+def test_no_piece_that_was_sealed_is_too_long(is_sealed: bool, size: int, length: int) -> None:
+    key = KEY if is_sealed else None
+    seals = sealer(key)
+    opens = opener(key, seals)
+    pieces = seals.seal_long(frame(length), size).split()
+    if len(pieces) > 1:
+        assert by_piece(opens, pieces) == [""] * (len(pieces) - 1) + [frame(length)]
+
+
 def test_pieces_without_the_rest_take_bounded_room() -> None:
     seals = sealer(None)
     opens = opener(None, seals)

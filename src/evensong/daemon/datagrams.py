@@ -73,7 +73,7 @@ class Datagrams:
         self._everybody: tuple[SocketAddress, ...] = ()
         self._ignored: frozenset[ProcessorId] = frozenset()
         self._lock: Final = threading.Lock()  # for where the peers are; never held for long
-        self._is_calm = False  # what came last was short and alone
+        self._is_calm = False  # what came last was waited for, short and alone
         self._is_resolving = False
         self._is_wanted = False  # another look at the names, after the present one
         self.sent = 0  # datagrams, each peer's copy counted
@@ -171,18 +171,23 @@ class Datagrams:
 
     # Receiving
 
-    def drain(self, datagrams_max: int) -> Iterator[Burst]:
+    def drain(self, datagrams_max: int, *, has_waited: bool = False) -> Iterator[Burst]:
         """Yield what has arrived, until nothing is left or so many datagrams have been there.
 
         A burst is what the kernel handed over at once, or else what came in a row from one life of
         a peer; its datagrams are equally long, but for the last. A few more than asked for may
-        come. Each is received when it is asked for, so it is looked at while it is at hand. On a
-        ring that does next to nothing one is left for the next call, if there is one: to look for
-        it takes a tenth of the time that the token spends here.
+        come. Each is received when it is asked for, so it is looked at while it is at hand.
+
+        If the caller `has_waited`, nothing was there before. On a ring that does next to nothing
+        what comes then comes alone, and the rest is left for the next call, if there is any: to
+        look for it takes a tenth of the time that the token spends here. What a group hears is not
+        left: it may be data, and the token that has overtaken it came to the other socket.
         """
+        was_calm, self._is_calm = self._is_calm, has_waited
         for one in self._heard:
             if self.is_merging:
-                yield from self._drain_merged(one, datagrams_max)
+                is_calm = was_calm and has_waited and one is self._socket
+                yield from self._drain_merged(one, datagrams_max, is_calm)
             else:
                 yield from self._drain(one, datagrams_max)
 
@@ -205,10 +210,11 @@ class Datagrams:
             else:  # an empty one is one, though end to end they are none
                 yield from [Burst(one, len(one)) for one in datagrams]
 
-    def _drain_merged(self, heard: socket.socket, datagrams_max: int) -> Iterator[Burst]:
+    def _drain_merged(
+        self, heard: socket.socket, datagrams_max: int, is_calm: bool
+    ) -> Iterator[Burst]:
         receive = heard.recvmsg
         left = datagrams_max
-        was_calm, self._is_calm = self._is_calm, False
         while left > 0:
             try:
                 merged, ancillary, _, _ = receive(MERGED_MAX, ANCILLARY_MAX)
@@ -219,14 +225,14 @@ class Datagrams:
                 continue
             length = len(merged)
             size = SIZE.unpack(ancillary[0][2])[0] if ancillary else length
+            is_lone = length <= SHORT and size >= length and left == datagrams_max
+            if not is_lone:
+                self._is_calm = False
             if size >= length:
-                is_calm = length <= SHORT and left == datagrams_max
                 yield Burst(merged, length)
                 left -= 1
-                if is_calm:
-                    self._is_calm = True
-                    if was_calm:
-                        return
+                if is_lone and is_calm:
+                    return
                 continue
             left -= length // size
             shorter = length % size  # the last one, which may be

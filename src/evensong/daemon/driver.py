@@ -55,6 +55,7 @@ ASIDE: Final = 64  # frames of this kind and above are not the ring's
 TOKENS: Final = frozenset([wire.TOKEN, wire.COMMIT, wire.PART])
 ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
+SLEPT_US: Final = 20  # to ask what is ready takes 2 or 3; to sleep and be woken, more
 BREAKS_MAX: Final = 64  # that are remembered
 unpack_header: Final = wire.HEADER.unpack_from
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
@@ -169,6 +170,7 @@ class Driver:
         self.turn_ends: Final[list[Chore]] = []  # told when all of a turn is done
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
+        self._has_slept = False  # before this turn: nothing was ready when the loop asked
         self._is_unrecorded = False  # the core is in a ring that the disk has not
         datagram_size = parameters.datagram_max + OVERHEAD
         self._transmitter: Final = Transmitter(sealer, datagrams, datagram_size)
@@ -201,8 +203,10 @@ class Driver:
             due = min(core_due, self._leave_by, self._chores_at, lag.turn_by())
             for timed in self.timed:
                 due = min(due, timed.deadline)
-            ready = watch.wait(due - clock())
+            asked_at = clock()
+            ready = watch.wait(due - asked_at)
             woke_at = clock()
+            self._has_slept = woke_at - asked_at >= SLEPT_US
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
             self.outbox.refill()
@@ -309,7 +313,7 @@ class Driver:
         return frames
 
     def _drained(self) -> Iterable[Burst]:
-        drained = self._datagrams.drain(RECV_DRAIN_MAX)
+        drained = self._datagrams.drain(RECV_DRAIN_MAX, has_waited=self._has_slept)
         if self._datagrams.is_echoing():
             mine = self._transmitter.sealer.name
             return (burst for burst in drained if not burst.data.startswith(mine))

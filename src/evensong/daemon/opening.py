@@ -196,7 +196,7 @@ class Opener:
 
     def open_piece(self, datagram: bytes) -> bytes | None:
         """Return the frame of which this is the last piece to come; None if others are missing."""
-        self._checked_size(datagram)
+        size = self._checked_size(datagram)
         name = datagram[:NAME_SIZE]
         counter, *said = unpack_counter(datagram, NAME_SIZE)
         length, piece, pieces = said
@@ -205,6 +205,10 @@ class Opener:
             life = self._meet(name, TAG_SIZE)
             raise Refused("unknown life", life.transmitter)
         if not piece < pieces <= PIECES_MAX or counter <= piece:
+            raise Refused(MISFIT, life.transmitter)
+        # All but the last are equally long, and there is no padding. So what waits of a frame is a
+        # piece longer than a frame at most, whoever made it up.
+        if (pieces - 1) * (size - HEAD_SIZE) >= length + TAG_SIZE:
             raise Refused(MISFIT, life.transmitter)
         if counter <= life.highest and life.is_repeated(counter, self._window):
             raise Refused("replay", life.transmitter)
