@@ -15,7 +15,6 @@ best size does.
 
 import argparse
 import json
-import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from bench.local import CORES
 from bench.peers import document, pictures
 from bench.peers.figures import Noise
 from bench.peers.network import CannotMeasure
+from evensong.cli.up import interruptible
 from evensong.core.totem.parameters import LAN
 from evensong.errors import EvensongError
 
@@ -297,11 +297,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     lasts = Lasts(args.seconds, args.kills, min(1.0, args.seconds))
     wanted = Wanted(args.nodes, args.simulated, args.turns, lasts, args.rotations)
     try:
-        told = measure(wanted)
+        with interruptible():
+            told = measure(wanted)
     except LOST as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3
