@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile \
-    soak bench bench-spark bench-campaign bench-failover bench-idle bench-against-corosync \
+    soak bench bench-spark bench-synchrony bench-campaign bench-failover bench-idle bench-against-corosync \
     bench-peers bench-peers-full test-browser clean
 .DEFAULT_GOAL := help
 
@@ -64,6 +64,9 @@ soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000
 
 bench: $(READY) ## measure the simulator
 	$(BIN)/python bench/simulator.py
+
+bench-synchrony: $(READY) ## agreed latency by engine and size, in the simulator, into docs/protocols/transis.md
+	$(BIN)/python -m bench.synchrony --anew --write
 
 bench-campaign: $(READY) ## what Spark costs a campaign, beside plain processes
 	$(BIN)/python -m bench.campaign

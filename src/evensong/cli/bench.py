@@ -11,11 +11,14 @@ from evensong.cli.up import interruptible
 from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
+    from evensong.bench import engines
     from evensong.bench.ring import Turn, Way
 
 DATAGRAM_LEAST, DATAGRAM_MOST = 200, 1_452
 MESSAGE_LEAST, MESSAGE_MOST = 8, 16 * 1_024 * 1_024
 DATAGRAM, MESSAGE = 1_400, 100  # bytes, unless told
+ENGINE_MESSAGE_MOST = 8_192
+GROUPS_ONLY = ("service", "api", "rate")
 
 
 def register(subparsers: Subparsers) -> None:
@@ -24,22 +27,28 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "bench",
         run,
-        summary="measure a cluster of daemons on this machine, end to end or the ring alone",
+        summary="measure a cluster of daemons on this machine, end to end, the ring or the engines",
         example="evensong bench --nodes 3 --size 100 --json",
     )
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["groups", "ring"],
+        choices=["groups", "ring", "engines"],
         default="groups",
-        help="groups: messages from client to clients (default); ring: packets beside plain UDP",
+        help="groups: messages from client to clients (default); ring: packets beside plain UDP; "
+        "engines: what the cores of totem and transis cost, side by side",
     )
-    parser.add_argument("--nodes", type=number(2, 32), default=3, metavar="N", help="daemons")
+    parser.add_argument(
+        "--nodes",
+        type=number(2, 32),
+        metavar="N",
+        help="daemons (default: 3), for engines processors (default: each of 3 to 10)",
+    )
     parser.add_argument(
         "--size",
         type=number(MESSAGE_LEAST, MESSAGE_MOST),
         metavar="BYTES",
-        help="of a message (default: 100), for a ring of a datagram (default: 1400)",
+        help="of a message (default: 100, for engines 1024), for a ring of a datagram (1400)",
     )
     parser.add_argument(
         "--service", choices=["agreed", "safe"], help="groups only (default: agreed)"
@@ -54,7 +63,10 @@ def register(subparsers: Subparsers) -> None:
         help="groups only: messages a second over all clients (default: as fast as they are taken)",
     )
     parser.add_argument(
-        "--seconds", type=number(1, 600), default=3, metavar="S", help="each turn lasts (3)"
+        "--seconds",
+        type=number(1, 600),
+        metavar="S",
+        help="each turn lasts (default: 3; for engines 1, of CPU time)",
     )
     parser.add_argument(
         "--turns", type=number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
@@ -70,10 +82,14 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON."""
-    for name in ("service", "api", "rate") if args.what == "ring" else ("trace",):
+    foreign = {"groups": ("trace",), "ring": GROUPS_ONLY, "engines": (*GROUPS_ONLY, "trace")}
+    for name in foreign[args.what]:
         if getattr(args, name) is not None:
             raise BadRequest(f"--{name}: bench {args.what} does not take it")
     with interruptible():
+        if args.what == "engines":
+            return _run_engines(args)
+        args.nodes, args.seconds = args.nodes or 3, args.seconds or 3
         return _run_ring(args) if args.what == "ring" else _run_groups(args)
 
 
@@ -154,6 +170,64 @@ def _told(
         "floor_per_s": {**_spread(floors), "median": base},
         "ways": ways,
     }
+
+
+def _run_engines(args: argparse.Namespace) -> int:
+    from evensong.bench import engines
+    from evensong.sim.setup import ENGINES
+
+    size, seconds = args.size or engines.SIZE, args.seconds or 1
+    if not engines.NAME.size <= size <= ENGINE_MESSAGE_MOST:
+        raise BadRequest(
+            f"--size: a message of an engine has {engines.NAME.size} to {ENGINE_MESSAGE_MOST} bytes"
+        )
+    nodes = [args.nodes] if args.nodes else list(engines.NODES)
+    with Progress("bench", args.turns * len(nodes) * len(ENGINES)) as progress:
+        taken = engines.measure_all(nodes, size, seconds, args.turns, progress.advance)
+    told = _told_engines(size, seconds, args.turns, taken)
+    print(json.dumps(told) if args.json else _engines_table(told))
+    return EXIT_OK
+
+
+def _told_engines(
+    size: int, seconds: float, turns: int, taken: "dict[tuple[str, int], list[engines.Turn]]"
+) -> dict[str, object]:
+    cells: list[dict[str, object]] = [
+        {
+            "engine": engine,
+            "nodes": nodes,
+            "messages_per_s": _spread([turn.per_s() for turn in found]),
+            "cpu_us_per_message": _spread([turn.cpu_us() for turn in found]),
+            "on_one_cpu_per_s": _spread([turn.together_per_s() for turn in found]),
+            "view_changes": sum(turn.view_changes for turn in found),
+        }
+        for (engine, nodes), found in taken.items()
+    ]
+    return {
+        "of": "cores",  # in one process, without a network
+        "size": size,
+        "seconds": seconds,
+        "turns": turns,
+        "cores": os.cpu_count(),
+        "cells": cells,
+    }
+
+
+def _engines_table(told: dict[str, object]) -> str:
+    cells = told["cells"]
+    assert isinstance(cells, list)
+    lines = [
+        f"cores in one process, all send {told['size']}-byte messages; {told['turns']} turns of "
+        f"{told['seconds']} s of CPU; median [min - max]",
+        "messages/s where each processor has such a CPU to itself, and what one costs it there",
+    ]
+    for cell in cells:
+        line = f"{cell['engine']:8}{cell['nodes']:3} {_range(cell['messages_per_s']):>28}"
+        line += f"  {cell['cpu_us_per_message']['median']:7.1f} us of CPU"
+        if cell["view_changes"]:
+            line += f"  ({cell['view_changes']} view changes)"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _spread(amounts: list[float]) -> dict[str, object]:

@@ -100,6 +100,8 @@ class Memoir:
         self._serial: Final = count(1)
         self._world: World | None = None
         self._standing: Final[dict[ProcessorId, set[Name]]] = {}  # candidates there at present
+        self._looks: Final[dict[ProcessorId, tuple[ViewId, list[tuple[int, int]]]]] = {}
+        self._votes: Final[dict[Name, dict[ProcessorId, Name]]] = {}  # those that were asked for
         self._number_by_unit: Final[dict[tuple[ViewId, UnitId], Name]] = {}
         self._view_by_passage: Final[dict[ViewId, ViewId]] = {}  # by transitional configuration
         self.graphs: Final[dict[ViewId, WholeGraph]] = {}  # of the views of two and more
@@ -114,6 +116,7 @@ class Memoir:
         """Keep that a processor starts."""
         self._turn(processor, STARTS)
         self._standing[processor.node] = set()
+        self._looks.pop(processor.node, None)
 
     def ended(self, processor: Processor) -> None:
         """Keep that it is over."""
@@ -142,10 +145,12 @@ class Memoir:
         view = machine_of(processor).view
         procs, view_id = view.procs, view.view_id
         node, now = processor.node, self._now()
-        standing = {Name(view_id, procs[one.index], one.number) for one in view.toto.candidates}
-        before = self._standing[node]
-        if standing == before:
+        look = (view_id, [(one.index, one.number) for one in view.toto.candidates])
+        if look == self._looks.get(node):
             return
+        self._looks[node] = look
+        standing = {Name(view_id, procs[at], number) for at, number in look[1]}
+        before = self._standing[node]
         for name in standing - before:
             self.candidacies.setdefault((name, node), (now, OPEN))
         for name in before - standing:
@@ -179,14 +184,15 @@ class Memoir:
 
     def votes(self, name: Name) -> dict[ProcessorId, Name]:
         """Return by which message each member voted for an ordered one: its first to follow."""
-        graph = self.graphs[name.view_id]
-        node = self.posts[name].node
-        found = {}
-        for at, proc in enumerate(graph.procs):
-            number = graph.vote(node, at)
-            if number:
-                found[proc] = Name(name.view_id, proc, number)
-        return found
+        if name not in self._votes:  # the run is over: nobody votes any more
+            graph = self.graphs[name.view_id]
+            numbers = [graph.vote(self.posts[name].node, at) for at in range(len(graph.procs))]
+            self._votes[name] = {
+                proc: Name(name.view_id, proc, number)
+                for proc, number in zip(graph.procs, numbers, strict=True)
+                if number
+            }
+        return self._votes[name]
 
     def heard(self, receipt: Receipt) -> list[ProcessorId]:
         """Return whose votes for a message a processor had when it delivered it."""
