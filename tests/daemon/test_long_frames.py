@@ -9,7 +9,7 @@ from hypothesis.strategies import booleans, integers, lists
 
 from evensong.core.totem import wire
 from evensong.daemon.burst import Burst
-from evensong.daemon.opening import MISFIT, WAITING_MAX, Opener
+from evensong.daemon.opening import LIVES_MAX, MISFIT, WAITING_MAX, Opener
 from evensong.daemon.seal import (
     COUNTER,
     HEAD_SIZE,
@@ -213,6 +213,16 @@ def test_pieces_without_the_rest_take_bounded_room_however_many_lives_there_are(
         assert by_piece(opens, row[:2]) == ["", ""]
     assert by_piece(opens, rows[1][2:]) == [frame(400)]
     assert by_piece(opens, rows[0][2:]) == [""], "the oldest made room"
+
+
+def test_a_life_that_is_heard_in_pieces_only_is_not_the_first_to_be_forgotten() -> None:
+    seals = sealer(None)
+    others = [sealer(None, 2, boot) for boot in range(LIVES_MAX)]
+    opens = opener(None, seals, *others[:-1])
+    assert by_piece(opens, seals.seal_long(frame(400), SIZE).split())[-1] == frame(400)
+    opens.open(others[-1].seal(frame(0, 2)))
+    assert (1, 5, 9) in opens.lives()
+    assert (2, 5, 0) not in opens.lives(), "it has been silent for longer"
 
 
 def said_otherwise(piece: bytes, length: int, pieces: int) -> bytes:

@@ -191,6 +191,8 @@ class Opener:
             raise Refused("altered", life.transmitter)
         for one in counters:
             life.skip_to(one, self._window)
+        if life is not self._latest:
+            self._remember(name, life)
         return frame
 
     def _keep(self, cut: Cut, piece: int, datagram: bytes) -> dict[int, bytes] | None:
