@@ -170,6 +170,9 @@ def test_differing_parameters_are_named_with_both_values() -> None:
     found = only(facts(peer(2, about=other), peer(3)))
     assert found.cause == "parameters"
     assert f"n2: window_size is 8 there and {LAN.window_size} here" in found.sentence
+    assert "a busy ring breaks" in found.sentence
+    slower = replace(other, parameters=LAN._replace(token_loss=LAN.token_loss + 1)._asdict())
+    assert "a busy ring breaks" not in only(facts(peer(2, about=slower), peer(3))).sentence
 
 
 def test_differing_lists_of_peers_name_who_is_missing() -> None:

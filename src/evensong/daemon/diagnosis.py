@@ -145,7 +145,9 @@ def _say_key(facts: Facts, peers: list[PeerFacts]) -> str:
 
 def _say_parameters(facts: Facts, peers: list[PeerFacts]) -> str:
     details = "; ".join(f"{one.name}: {', '.join(_differing(facts, one))}" for one in peers)
-    return f"parameters differ, and must be the same at all daemons ({details})"
+    said = f"parameters differ, and must be the same at all daemons ({details})"
+    is_outage = "window_size is" in details  # who has the smaller one refuses honest tokens
+    return said + "; with different windows (`packet`) a busy ring breaks" if is_outage else said
 
 
 def _say_peers(facts: Facts, peers: list[PeerFacts]) -> str:

@@ -4,7 +4,7 @@ import struct
 from collections import OrderedDict
 from functools import lru_cache
 from operator import add, getitem, itemgetter
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -36,7 +36,7 @@ from evensong.daemon.seal import (
 
 STRANGERS_MAX: Final = 32  # lives not known yet that are looked at in one turn of the loop
 LIVES_MAX: Final = 512  # lives of peers that are remembered; the longest silent one is forgotten
-WAITING_MAX: Final = 16  # frames of one life some of whose pieces have come
+WAITING_MAX: Final = 128  # frames some of whose pieces have come; the oldest is forgotten
 MISFIT: Final = "piece that fits nothing"
 FRAME_AT: Final = HEAD_SIZE + WHO_AT + WHO_SIZE  # what a frame says after who sent it
 WHO_OF: Final = itemgetter(slice(WHO_AT, WHO_AT + WHO_SIZE))  # of a frame
@@ -45,6 +45,7 @@ NUMBERS: Final = bytes(range(PIECES_MAX))
 NUMBER: Final = struct.Struct("!Q")  # a counter, as it follows the name of a life
 COUNTED: Final = NAME_SIZE + NUMBER.size
 pack_number: Final = NUMBER.pack
+Cut: TypeAlias = tuple[bytes, int, int, int]  # a frame in pieces, by what all of these say of it
 WHO: Final = slice(NAME.size - LIFE.size, NAME.size - 8)  # transmitter and incarnation
 
 
@@ -52,7 +53,7 @@ WHO: Final = slice(NAME.size - LIFE.size, NAME.size - 8)  # transmitter and inca
 class _Life:
     """What is remembered of one life of a peer: its key and which counters were seen."""
 
-    __slots__ = ("aead", "highest", "key_id", "missing", "transmitter", "waiting", "who")
+    __slots__ = ("aead", "highest", "key_id", "missing", "transmitter", "who")
 
     def __init__(
         self, key_id: int, transmitter: ProcessorId, who: bytes, aead: AESGCM | None
@@ -63,7 +64,6 @@ class _Life:
         self.aead: Final = aead
         self.highest = 0
         self.missing: set[int] = set()  # counters below the highest that were not seen
-        self.waiting: dict[int, _Waiting] = {}  # by the counter of the first piece
 
     def is_repeated(self, counter: int, window: int) -> bool:
         """Whether this counter was seen, or is too old to tell."""
@@ -79,42 +79,6 @@ class _Life:
         self.highest = counter
         if len(self.missing) > 2 * window:
             self.missing = {one for one in self.missing if one >= oldest}
-
-    def keep(
-        self, datagram: bytes, first: int, length: int, piece: int, pieces: int
-    ) -> "_Waiting | None":
-        """Keep one of several pieces; return them once they are all there."""
-        waiting = self.waiting.get(first)
-        if waiting is None:
-            waiting = self.waiting[first] = _Waiting(length, pieces)
-            if len(self.waiting) > WAITING_MAX:
-                del self.waiting[next(iter(self.waiting))]
-        if (waiting.length, waiting.pieces) != (length, pieces):
-            raise Refused(MISFIT, self.transmitter)
-        waiting.datagrams[piece] = datagram
-        if len(waiting.datagrams) < pieces:
-            return None
-        return self.waiting.pop(first)
-
-
-@final
-class _Waiting:
-    """A frame some of whose pieces have come."""
-
-    __slots__ = ("datagrams", "length", "pieces")
-
-    def __init__(self, length: int, pieces: int) -> None:
-        self.length: Final = length
-        self.pieces: Final = pieces
-        self.datagrams: Final[dict[int, bytes]] = {}
-
-    def header(self) -> bytes:
-        """Return that of the first piece, with which the frame was sealed."""
-        return self.datagrams[0][:HEAD_SIZE]
-
-    def body(self) -> bytes:
-        """Return what the pieces carry, end to end."""
-        return b"".join([self.datagrams[piece][HEAD_SIZE:] for piece in range(self.pieces)])
 
 
 @final
@@ -132,6 +96,7 @@ class Opener:
         "_lives",
         "_size_max",
         "_strangers_left",
+        "_waiting",
         "_window",
     )
 
@@ -141,6 +106,7 @@ class Opener:
         self._lives: Final[OrderedDict[bytes, _Life]] = OrderedDict()  # the latest speaker last
         self._asleep: Final[dict[bytes, _Life]] = {}  # under keys that are not accepted now
         self._latest: _Life | None = None
+        self._waiting: Final[dict[Cut, dict[int, bytes]]] = {}
         self._window: Final = window
         self._size_max: Final = size_max
         self._strangers_left = STRANGERS_MAX
@@ -213,18 +179,39 @@ class Opener:
         if counter <= life.highest and life.is_repeated(counter, self._window):
             raise Refused("replay", life.transmitter)
         first = counter - piece
-        waiting = life.keep(datagram, first, length, piece, pieces)
-        if waiting is None:
+        came = self._keep((name, first, length, pieces), piece, datagram)
+        if came is None:
             return None
         counters = range(first, first + pieces)
         if any(life.is_repeated(one, self._window) for one in counters if one <= life.highest):
             raise Refused("replay", life.transmitter)
-        frame = _long(life, waiting.body(), first, length, waiting.header())
+        body = b"".join([came[number][HEAD_SIZE:] for number in range(pieces)])
+        frame = _long(life, body, first, length, came[0][:HEAD_SIZE])
         if frame is None:
             raise Refused("altered", life.transmitter)
         for one in counters:
             life.skip_to(one, self._window)
+        if life is not self._latest:
+            self._remember(name, life)
         return frame
+
+    def _keep(self, cut: Cut, piece: int, datagram: bytes) -> dict[int, bytes] | None:
+        """Keep one of several pieces; return them once they are all there.
+
+        Only the whole tells whether they are genuine, and whoever has seen a datagram can make
+        pieces up. So one that says otherwise of its frame is of another, and one that is there is
+        not replaced: to spoil a frame one has to know what will be sent. One place for all lives
+        takes more to flood than one for each, and less memory.
+        """
+        waiting = self._waiting
+        came = waiting.get(cut)
+        if came is None:
+            if len(waiting) == WAITING_MAX:
+                del waiting[next(iter(waiting))]
+            came = waiting[cut] = {}
+        came.setdefault(piece, datagram)
+        pieces = cut[-1]
+        return waiting.pop(cut) if len(came) == pieces else None
 
     def _checked_size(self, datagram: bytes) -> int:
         size = len(datagram)
