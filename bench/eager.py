@@ -102,12 +102,12 @@ async def _until_the_end(task: Task, group: Group, seen: Seen) -> None:
     tasks = [asyncio.create_task(_listen(task, group, seen))]
     await seen.full.wait()
     print("ready", flush=True)
-    await loop.run_in_executor(None, sys.stdin.readline)
+    await loop.run_in_executor(None, _line)
     if task.sends:
         tasks.append(asyncio.create_task(_send(task, group)))
     await seen.flows.wait()
     print("flows", flush=True)
-    line = await loop.run_in_executor(None, sys.stdin.readline)
+    line = await loop.run_in_executor(None, _line)
     seen.begin_ns, seen.end_ns = json.loads(line)
     threading.Thread(target=_end_with_input, daemon=True).start()
     left_s = (seen.end_ns - time.monotonic_ns()) / 1e9
@@ -117,6 +117,14 @@ async def _until_the_end(task: Task, group: Group, seen: Seen) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     for one in done:
         one.result()  # raises what has ended it
+
+
+def _line() -> str:
+    """Return a line of input; end at once when there is none any more."""
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(1)
+    return line
 
 
 def _end_with_input() -> None:
