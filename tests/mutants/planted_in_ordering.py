@@ -58,9 +58,9 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "pieces that wait are never forgotten",
         "../../daemon/opening.py",
-        "if len(self.waiting) > WAITING_MAX:",
+        "if len(waiting) == WAITING_MAX:",
         "if False:",
-        LONG + "test_pieces_without_the_rest_take_bounded_room",
+        LONG + "test_pieces_without_the_rest_take_bounded_room_however_many_lives_there_are",
     ),
     Mutant(
         "safe line from one visit",

@@ -116,8 +116,16 @@ def test_a_process_that_died_for_lack_of_memory_told_it_in_its_log() -> None:
     assert "was killed or ended" in sentence_of(gone, "WARN something else")
 
 
-def test_a_java_on_its_way_out_told_why_in_its_log() -> None:
-    leaving = AnalysisException("Job 0 cancelled because SparkContext was shut down")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job 0 cancelled because SparkContext was shut down",
+        'java.lang.NullPointerException: Cannot invoke "org.apache.spark.scheduler.DAGScheduler.'
+        'cleanupQueryJobs(long)" because "this._dagScheduler" is null',
+    ],
+)
+def test_a_java_on_its_way_out_told_why_in_its_log(text: str) -> None:
+    leaving = AnalysisException(text)
     log = "ERROR Executor: java.lang.OutOfMemoryError: Java heap space"
     assert "ran out of memory (512m)" in sentence_of(leaving, log, memory="512m")
     assert "was killed or ended" in sentence_of(leaving, "WARN something else")

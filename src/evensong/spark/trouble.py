@@ -34,7 +34,11 @@ NO_FILE_SYSTEM: Final = ("ClassNotFoundException", "UnsupportedFileSystemExcepti
 LOST: Final = re.compile(r"ExecutorLostFailure \(([^\n]*?)\)(?:\n|$)")
 MORE_HERE: Final = "--driver-memory"
 MORE_THERE: Final = "--conf spark.executor.memory=SIZE (or --driver-memory)"
-LEAVING: Final = "SparkContext was shut down"  # by Java on its way out; we shut it down later
+# What a call meets while Java is on its way out; we shut it down later.
+LEAVING: Final = (
+    "SparkContext was shut down",
+    'Cannot invoke "org.apache.spark.scheduler.DAGScheduler.',  # "… because … is null"
+)
 DISK: Final = ("No space left on device",)
 
 
@@ -118,7 +122,7 @@ def _is_gone(error: BaseException) -> bool:
     from py4j.protocol import Py4JNetworkError
 
     gone = Py4JNetworkError | ConnectionRefusedError | ConnectionResetError
-    return isinstance(error, gone) or LEAVING in str(error)
+    return isinstance(error, gone) or any(word in str(error) for word in LEAVING)
 
 
 def _python_cause(lines: list[str]) -> str | None:
