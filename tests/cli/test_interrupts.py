@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evensong.cli.command import EXIT_INTERRUPTED
-from evensong.spark.auditing import SCRATCH
+from evensong.spark.scratch import SCRATCH
 from evensong.trace.parquet import write_trace
 from tests.cli.test_campaign import environment, processes_that_name
 from tests.sim.history_language import history

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,10 +62,11 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge the traces; say what holds."""
     check_pyspark()
-    from evensong.spark.auditing import SCRATCH, run_audit
+    from evensong.spark.auditing import run_audit
     from evensong.spark.places import check_paths, size_of
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import check_page, report_of, source_of, write_report
+    from evensong.spark.scratch import scratch_directory
     from evensong.trace.judge import BROKEN, INCONCLUSIVE
 
     if not args.keep_going:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         session_from(args, "evensong audit", n_bytes=size_of(args.paths)) as spark,
         Progress("audit", total) as progress,
-        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
+        scratch_directory() as scratch,
     ):
         found = run_audit(
             spark,
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             keep_going=args.keep_going,
             running_end="quiesce" if args.quiesced else "",
             told=lambda _, number, __: progress.advance(int(number > 0)),
-            scratch=Path(scratch),
+            scratch=scratch,
         )
         report = None
         if args.report is not None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
@@ -47,10 +46,11 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page; exit with 1 if it shows a broken promise."""
     check_pyspark()
-    from evensong.spark.auditing import SCRATCH, run_audit
+    from evensong.spark.auditing import run_audit
     from evensong.spark.places import check_paths, is_elsewhere, size_of
     from evensong.spark.properties import PROPERTIES
     from evensong.spark.reporting import STEPS, check_page, report_of, source_of, write_report
+    from evensong.spark.scratch import scratch_directory
     from evensong.trace.judge import BROKEN
 
     if not args.keep_going:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (
         session_from(args, "evensong report", n_bytes=size_of(args.paths)) as spark,
-        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
+        scratch_directory() as scratch,
         Progress("report", len(PROPERTIES) + STEPS) as progress,
     ):
         found = run_audit(
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             keep_going=args.keep_going,
             running_end="quiesce" if args.quiesced else "",
             told=lambda *_: progress.advance(),
-            scratch=Path(scratch),
+            scratch=scratch,
         )
         sources = [source_of(path) for path in args.paths]
         report = report_of(found, sources, command, tables_to=args.tables, advance=progress.advance)

@@ -1,14 +1,14 @@
 """The end of the demonstration: Spark audits what the daemons wrote down, and draws a report."""
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from evensong.spark.auditing import SCRATCH, run_audit
+from evensong.spark.auditing import run_audit
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.reporting import STEPS, report_of, source_of, write_report
+from evensong.spark.scratch import scratch_directory
 from evensong.spark.session import session
 from evensong.spark.settings import TINY
 from evensong.trace.judge import BROKEN
@@ -40,9 +40,9 @@ def report_on(directory: Path, page: Path, told: Callable[[int, int], None]) -> 
 
     with (
         session("evensong demo", conf=TINY, quick=True) as spark,
-        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
+        scratch_directory() as scratch,
     ):
-        found = run_audit(spark, [str(directory)], told=advance, scratch=Path(scratch))
+        found = run_audit(spark, [str(directory)], told=advance, scratch=scratch)
         source = replace(source_of(str(directory)), name="the traces of this demonstration")
         write_report(page, report_of(found, [source], ["demo"], advance=advance))
         return Reported(page, found.verdict, len(found.overall), found.n_events, found.n_violations)

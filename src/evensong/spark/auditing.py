@@ -4,11 +4,11 @@ It never says that something holds which it could not see: what is damaged is re
 what is missing makes verdicts inconclusive.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +18,7 @@ from evensong.spark.history import LIFE, History
 from evensong.spark.places import find_places
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.reading import Trace, read_places
+from evensong.spark.scratch import scratch_directory
 from evensong.spark.verdicts import FAIL, Verdict, judge_all, over_all_runs
 from evensong.trace.judge import BROKEN, HOLDS, INCONCLUSIVE, OF_ORDER
 from evensong.trace.spool import LEVELS
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from evensong.spark.places import Place
 
 Told = Callable[[str, int, int], None]
-SCRATCH: Final = "evensong-audit-"
 
 
 class Audit(NamedTuple):
@@ -105,8 +105,8 @@ def run_audit(
     for name in chosen or ():
         if name not in PROPERTIES:
             raise BadTrace(f"no property is called {name!r}; there are {', '.join(PROPERTIES)}")
-    with tempfile.TemporaryDirectory(prefix=SCRATCH) as made:
-        places, refused = find_places(spark, paths, scratch or Path(made), running_end=running_end)
+    with nullcontext(scratch) if scratch else scratch_directory() as converted:
+        places, refused = find_places(spark, paths, converted, running_end=running_end)
         _stop_if(refused, keep_going)
         if not places:
             raise BadTrace(refused[0] if refused else "no trace was given")
