@@ -140,6 +140,9 @@ def measure(turns: int, seconds: float, transport: str, *, is_realtime: bool) ->
             "corosync": lambda home: Corosync(
                 network, home, client, transport, is_realtime=is_realtime
             ),
+            "busy": lambda home: Evensong(
+                network, home, client, "lan", is_realtime=is_realtime, extra="busy = true"
+            ),
             "fast": lambda home: Evensong(network, home, client, "fast", is_realtime=is_realtime),
         }
         noise = Noise()

@@ -9,6 +9,7 @@ import pytest
 from evensong.core.effects import StateChange
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration
+from evensong.core.node import Node
 from evensong.core.stable import FIRST_START
 from evensong.core.totem import wire
 from evensong.core.totem.frames import Join
@@ -21,6 +22,7 @@ from evensong.daemon.opening import Opener
 from evensong.daemon.seal import COUNTER, ENVELOPE, HEAD_SIZE, NAME_SIZE, Key, Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, Address
 from evensong.daemon.stable import StableStore
+from evensong.daemon.watch import Watch
 from evensong.sim.history import History
 from evensong.sim.history import Life as HistoryLife
 from tests.daemon.local import free_ports, own_host, wait_for
@@ -203,6 +205,26 @@ def test_what_is_queued_takes_one_turn_after_any_calm(stage: Stage) -> None:
     driver.turn_ends.append(rubbish)
     driver.run()
     assert turns < 10, "a little more than one, for the two may meet"
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_busy_daemon_does_not_sleep_while_the_ring_rests_here(
+    is_busy: bool, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests = [True, False, True, False]
+    ways: list[str] = []
+
+    def waited(way: str, _timeout_us: int) -> list[tuple[int, int]]:
+        ways.append(way)
+        stage.driver.how = "stop" if len(ways) == 4 else ""
+        return []
+
+    monkeypatch.setattr(Node, "rests", lambda _: rests[len(ways)])
+    monkeypatch.setattr(Watch, "wait", lambda _, timeout_us: waited("sleeps", timeout_us))
+    monkeypatch.setattr(Watch, "look", lambda _, timeout_us: waited("looks", timeout_us))
+    stage.driver.is_busy = is_busy
+    stage.driver.run()
+    assert ways == (["looks", "sleeps", "looks", "sleeps"] if is_busy else ["sleeps"] * 4)
 
 
 def test_nothing_is_said_before_the_disk_has_it(stage: Stage, tmp_path: Path) -> None:

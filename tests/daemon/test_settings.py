@@ -113,6 +113,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"cluster": None}, "cluster: is missing"),
         ({"cluster": "a b"}, "cluster: takes a name of up to 63 letters, digits and . _ -"),
         ({"realtime": 1}, "realtime: takes true or false; got 1"),
+        ({"busy": "yes"}, "busy: takes true or false; got 'yes'"),
         ({"node": 0}, "node: takes a number from 1 to 4294967295; got 0"),
         ({"node": True}, "node: takes a number"),
         ({"node": "one"}, "node: takes a number"),
@@ -260,9 +261,9 @@ def test_durations_have_units(text: str, us: int) -> None:
 
 @pytest.mark.parametrize("text", ["10GiB", "1500MiB", "1TiB"])
 def test_a_size_is_shown_as_it_is_written(text: str) -> None:
-    shown = effective(parsed(trace_keep=text, realtime=True))
+    shown = effective(parsed(trace_keep=text, realtime=True, busy=True))
     assert shown["trace_keep"] == text
-    assert shown["realtime"] is True
+    assert shown["realtime"] is shown["busy"] is True
 
 
 def test_a_message_names_the_file(tmp_path: Path) -> None:

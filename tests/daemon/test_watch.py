@@ -1,9 +1,10 @@
 """Who is called, and in which order."""
 
 import os
+import time
 from functools import partial
 
-from evensong.daemon.watch import Watch
+from evensong.daemon.watch import READ, Watch
 
 
 def test_the_last_are_called_behind_the_others() -> None:
@@ -29,3 +30,18 @@ def test_the_last_are_called_behind_the_others() -> None:
     for pipe in pipes:
         for descriptor in pipe:
             os.close(descriptor)
+
+
+def test_looking_finds_what_is_ready_and_ends_in_time() -> None:
+    watch = Watch()
+    reading, writing = os.pipe()
+    watch.add(reading, lambda _: None)
+    began = time.monotonic_ns()
+    assert watch.look(2_000) == []
+    assert time.monotonic_ns() - began >= 2_000_000
+    assert watch.look(-1) == []
+    os.write(writing, b"x")
+    assert watch.look(-1) == watch.look(10_000_000) == [(reading, READ)]
+    watch.close()
+    os.close(reading)
+    os.close(writing)

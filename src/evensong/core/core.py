@@ -65,6 +65,10 @@ class Core(ABC):
     def deadline(self) -> int:
         """When to call `expire` next, in microseconds, or `NEVER`."""
 
+    def rests(self) -> bool:
+        """Whether nothing goes on, and whatever is submitted now gets its place at once."""
+        return False
+
     @abstractmethod
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain; a source may ask while it is pulled from."""

@@ -113,6 +113,10 @@ class Node(Core):
         """When to call `expire` next."""
         return self.engine.deadline()
 
+    def rests(self) -> bool:
+        """Whether nothing goes on, and whatever is submitted now gets its place at once."""
+        return self.engine.rests()
+
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain."""
         effects = self._effects[:]

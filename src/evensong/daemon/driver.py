@@ -163,6 +163,7 @@ class Driver:
         self.heard_at: Final[dict[ProcessorId, int]] = {}
         self.refusals: Final[dict[tuple[str, ProcessorId], int]] = {}  # reason, claimed peer
         self.ignored: frozenset[ProcessorId] = frozenset()
+        self.is_busy = False  # does not sleep while the core rests
         self.chores: Final[list[Chore]] = []
         self.aside: Callable[[bytes], None] = _ignore_frame
         self.timed: Final[list[Timed]] = []
@@ -204,7 +205,8 @@ class Driver:
             for timed in self.timed:
                 due = min(due, timed.deadline)
             asked_at = clock()
-            ready = watch.wait(due - asked_at)
+            may_sleep = not self.is_busy or not core.rests()
+            ready = watch.wait(due - asked_at) if may_sleep else watch.look(due - asked_at)
             woke_at = clock()
             self._has_slept = woke_at - asked_at >= SLEPT_US
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget

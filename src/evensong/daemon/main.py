@@ -116,6 +116,7 @@ def run(
         listeners: list[Listener] = [tail, pace, receipts, log, *memory.listeners()]
         driver = _driver(settings, life, record, keys, datagrams, listeners)
         driver.outbox.told = receipts.name
+        driver.is_busy = settings.busy
         stack.callback(driver.watch.close)
         orders = Orders(settings, driver, datagrams, tail, pace, receipts, memory)
         control = ControlServer(settings.state, driver.watch, orders.answer)

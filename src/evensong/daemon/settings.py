@@ -91,6 +91,7 @@ class Settings:
     profile: str
     name: str
     realtime: bool  # ask the kernel to run the daemon before ordinary work
+    busy: bool  # look for what comes without sleeping, while the token of an idle ring is here
     testing: bool  # orders that only tests give are obeyed
     trace: str  # how closely this daemon records what it does, one of LEVELS
     trace_dir: Path
@@ -164,6 +165,7 @@ def parse(
     profile, timed = _timed(reader)
     name = reader.take("name", _text, f"n{node}")
     is_realtime = reader.take("realtime", _flag, False)
+    is_busy = reader.take("busy", _flag, False)
     is_testing = reader.take("testing", _flag, False)
     trace = reader.take("trace", _level, "views")
     trace_dir = reader.take("trace_dir", _text, "")
@@ -200,6 +202,7 @@ def parse(
         profile,
         name,
         is_realtime,
+        is_busy,
         is_testing,
         trace,
         base / trace_dir if trace_dir else state / "trace",
@@ -248,6 +251,7 @@ def effective(settings: Settings) -> dict[str, object]:
         "client_queue": written_size(settings.client_queue),
         "client_mode": f"{settings.client_mode:04o}",
         "realtime": settings.realtime,
+        "busy": settings.busy,
         "testing": settings.testing,
     }
     if settings.client_group:

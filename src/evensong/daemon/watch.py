@@ -1,6 +1,7 @@
 """Raw epoll: who is called when a descriptor is ready. Level-triggered."""
 
 import select
+import time
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
@@ -44,6 +45,14 @@ class Watch:
     def wait(self, timeout_us: int) -> list[tuple[int, int]]:
         """Return who is ready with which events, after at most so long."""
         return self._epoll.poll(max(0, timeout_us) / 1_000_000)
+
+    def look(self, timeout_us: int) -> list[tuple[int, int]]:
+        """Return the same without ever sleeping: sooner, for all of a core meanwhile."""
+        poll = self._epoll.poll
+        until = time.monotonic_ns() + 1_000 * timeout_us
+        while not (ready := poll(0)) and time.monotonic_ns() < until:
+            pass
+        return ready
 
     def dispatch(self, ready: list[tuple[int, int]]) -> None:
         """Call those that are ready, unless one before has removed them."""

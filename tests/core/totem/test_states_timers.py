@@ -42,7 +42,9 @@ from tests.core.totem.table import (
 
 def idle_ring() -> Bench:
     bench = ring_of(1, 2, 3)
+    assert not any(bench[node].core.rests() for node in (1, 2, 3))
     bench.run_until(lambda: bench[1].machine.holder.held_token is not None)
+    assert [bench[node].core.rests() for node in (1, 2, 3)] == [True, False, False]
     bench.flight.clear()
     return bench
 

@@ -97,6 +97,10 @@ class SingleRing(Core):
                 machine.on_regular(row.at(seq), transmitter, now)
         machine.deliver_stored()
 
+    def rests(self) -> bool:
+        """Whether the token of an idle ring is here."""
+        return self.machine.holder.held_token is not None
+
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
         if self.halted:
