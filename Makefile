@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 
 .PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile \
     soak bench bench-spark bench-synchrony bench-campaign bench-failover bench-idle bench-against-corosync \
-    bench-peers bench-peers-full test-browser clean
+    bench-peers bench-peers-full bench-candidates bench-growth bench-overload bench-costs test-browser clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -82,6 +82,18 @@ bench-peers: $(READY) ## as root: all of it beside corosync, into docs/performan
 
 bench-peers-full: $(READY) ## as root: every size and number of nodes; hours, goes on where it was stopped
 	$(BIN)/python -m bench.compare --full --write docs/performance.md
+
+bench-candidates: $(READY) ## as root: fail-over at the best settings of each; three quarters of an hour
+	$(BIN)/python -m bench.failover --candidates --transport knet --write docs/performance.md
+
+bench-growth: $(READY) ## 2 to 32 daemons here, 2 to 64 simulated; a quarter of an hour
+	$(BIN)/python -m bench.growth --write docs/performance.md
+
+bench-overload: $(READY) ## more than the ring takes, and one of them slow
+	$(BIN)/python -m bench.overload --write docs/performance.md
+
+bench-costs: $(READY) ## what a trace, the seal, safe delivery, filtering and a state cost
+	$(BIN)/python -m bench.costs
 
 bench-spark: $(READY) ## how long an audit of ten to eighty million deliveries takes
 	$(BIN)/python -m bench.spark --dir out/traces --plant all
