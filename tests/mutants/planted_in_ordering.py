@@ -168,7 +168,7 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "retransmissions not charged to the window",
         "holder.py",
-        "ring.flow.account(token, weight + resent, backlog)",
+        "ring.flow.account(token, weight + repairs, backlog)",
         "ring.flow.account(token, weight, backlog)",
         Seeds(0, 20),
     ),
@@ -206,6 +206,20 @@ ORDERING_MUTANTS: Final = (
         "min(max(1, share), self.messages_max - resent",
         "min(max(1, share) - resent",
         UNIT + "test_flow.py::test_who_has_little_to_send_is_not_starved_by_repairs",
+    ),
+    Mutant(
+        "a repair counts as one datagram however wide it is",
+        "ordering.py",
+        "                weight += weigh([Packet(message.service, message.payload)])\n",
+        "                weight += 1\n",
+        UNIT + "test_ordering.py::test_a_repair_takes_as_much_of_the_window_as_it_fills_datagrams",
+    ),
+    Mutant(
+        "a repair that is wider than its room breaks the window's count",
+        "ordering.py",
+        "        return repairs, min(weight, repairs_max)",
+        "        return repairs, weight",
+        UNIT + "test_ordering.py::test_a_repair_takes_as_much_of_the_window_as_it_fills_datagrams",
     ),
     Mutant(
         "a second token taken while one rests here",

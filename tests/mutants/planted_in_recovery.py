@@ -183,9 +183,9 @@ RECOVERY_MUTANTS: Final = (
     Mutant(
         "application messages sent in recovery",
         "holder.py",
-        "            sent = weight = self._broadcast_old(token, recovery, resent)\n",
-        "            sent = weight = self._broadcast_old(token, recovery, resent)\n"
-        "            sent += self._broadcast_new(token, resent + sent)[0]\n",
+        "            sent, weight = self._broadcast_old(token, recovery, repairs)\n",
+        "            sent, weight = self._broadcast_old(token, recovery, repairs)\n"
+        "            sent += self._broadcast_new(token, 1, repairs + sent)[0]\n",
         UNIT + "test_states.py::test_in_recovery_the_new_rings_token_goes_round"
         "_and_no_application_message_is_sent",
     ),

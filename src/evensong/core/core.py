@@ -5,8 +5,8 @@ microseconds, datagrams are bytes, randomness is injected. Same inputs, same byt
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from evensong.core.effects import Effect, Packet
 from evensong.core.run import Run
@@ -29,6 +29,9 @@ class Source(Protocol):
     def weight(self, packets: Sequence[Packet]) -> int:
         """What they count for in flow control: a plain packet 1, a larger one more."""
         ...
+
+
+Weigh: TypeAlias = Callable[[Sequence[Packet]], int]  # a source's `weight`
 
 
 class Core(ABC):

@@ -446,6 +446,8 @@ def test_what_fits_a_wide_packet_is_not_cut() -> None:
     (packet,) = lanes.queue.pull(1_000)
     assert kinds(packet) == [WHOLE]
     assert lanes.queue.weight([packet]) == 6
+    lanes.queue.width = 1
+    assert lanes.queue.weight([packet]) == 6, "what others sent, or we before, stays as wide"
 
 
 def has_pieces(packets: list[Packet]) -> bool:

@@ -1,6 +1,6 @@
 """What a token holder does to the token and to its own buffer [SRP §4]."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -181,7 +181,8 @@ def test_requests_are_answered_oldest_first_and_taken_off() -> None:
     ring = ring_with(1, 2, 3, 5, 6)
     came = token(seq=6, aru=0, aru_id=3)
     came.rtr = [(2, 3), (6, 1)]
-    repairs = ring.resend_requested(came)
+    repairs, weight = ring.resend_requested(came, len)
+    assert weight == 3
     assert [one.seq for one in messages(repairs)] == [2, 3, 6]
     assert all(one.flags == RETX for one in messages(repairs))
     assert [one.sender_id for one in messages(repairs)] == [1, 1, 1]
@@ -193,8 +194,25 @@ def test_what_the_window_does_not_allow_stays_requested() -> None:
     came = token(seq=5, aru=0, aru_id=3)
     came.rtr = [(1, 5)]
     came.fcc = PARAMETERS.window_size - 2
-    assert [one.seq for one in messages(ring.resend_requested(came))] == [1, 2]
+    assert [one.seq for one in messages(ring.resend_requested(came, len)[0])] == [1, 2]
     assert came.rtr == [(3, 3)]
+
+
+def three_each(packets: Sequence[Packet]) -> int:
+    return 3 * len(packets)
+
+
+def test_a_repair_takes_as_much_of_the_window_as_it_fills_datagrams() -> None:
+    ring = ring_with()
+    for seq in range(1, 6):
+        ring.buffer.add(seq, message(RING_ID, seq, 1, b"wide"))
+    came = token(seq=5, aru=0, aru_id=3)
+    came.rtr = [(1, 5)]
+    came.fcc = PARAMETERS.window_size - 7
+    repairs, weight = ring.resend_requested(came, three_each)
+    assert [one.seq for one in messages(repairs)] == [1, 2, 3]
+    assert weight == 7, "what is counted never exceeds the window"
+    assert came.rtr == [(4, 2)]
 
 
 def test_a_request_for_what_everybody_has_is_taken_off_unanswered() -> None:
@@ -204,7 +222,7 @@ def test_a_request_for_what_everybody_has_is_taken_off_unanswered() -> None:
     ring.release()
     came = token(seq=3, aru=3)
     came.rtr = [(1, 2)]
-    assert ring.resend_requested(came) == []
+    assert ring.resend_requested(came, len) == ([], 0)
     assert came.rtr == []
 
 

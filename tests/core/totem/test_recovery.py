@@ -148,7 +148,7 @@ def test_an_obligation_is_taken_over_with_the_promise_and_not_before() -> None:
     ring = old_ring(1)
     recovery = recovery_of(ring, entry(1, OLD, obligation={1, 3}), entry(2, OLD, my_aru=1))
     assert ring.ending.deliver_memb == {2}
-    recovery.next_old_messages(9)
+    recovery.next_old_messages(9, len)
     for _ in range(2):
         assert ring.ending.deliver_memb == {2}
         recovery.count_visit(RegularToken(NEW, seq=1), my_aru=1)
@@ -185,9 +185,22 @@ def test_a_message_of_somebody_elses_old_ring_is_not_ours() -> None:
 
 def test_old_messages_go_in_order_as_many_as_allowed() -> None:
     recovery = recovery_of(old_ring(1, 2, 3), entry(1, OLD), entry(2, OLD))
-    assert [one.seq for one in recovery.next_old_messages(2)] == [1, 2]
-    assert [one.seq for one in recovery.next_old_messages(9)] == [3]
-    assert recovery.next_old_messages(9) == []
+    old, weight = recovery.next_old_messages(2, len)
+    assert ([one.seq for one in old], weight) == ([1, 2], 2)
+    old, weight = recovery.next_old_messages(9, len)
+    assert ([one.seq for one in old], weight) == ([3], 1)
+    assert recovery.next_old_messages(9, len) == ([], 0)
+
+
+def test_an_old_message_takes_as_much_of_the_window_as_it_fills_datagrams() -> None:
+    ring = old_ring()
+    for seq in range(1, 5):
+        ring.buffer.add(seq, message(OLD, seq, 1, b"wide"))
+    recovery = recovery_of(ring, entry(1, OLD), entry(2, OLD))
+    old, weight = recovery.next_old_messages(5, lambda packets: 3 * len(packets))
+    assert ([one.seq for one in old], weight) == ([1, 2], 5)
+    old, weight = recovery.next_old_messages(9, lambda packets: 3 * len(packets))
+    assert ([one.seq for one in old], weight) == ([3, 4], 6)
 
 
 # -- retrans_flg -----------------------------------------------------------------------------
@@ -198,7 +211,7 @@ def test_who_has_messages_to_exchange_sets_the_flag_and_resets_it_when_done() ->
     token = RegularToken(NEW)
     recovery.count_visit(token, 0)
     assert (token.retrans_flg, token.retrans_setter) == (True, 2)
-    recovery.next_old_messages(1)
+    recovery.next_old_messages(1, len)
     recovery.count_visit(token, 0)
     assert (token.retrans_flg, token.retrans_setter) == (False, NO_PROCESSOR)
 
@@ -208,7 +221,7 @@ def test_nobody_else_resets_the_flag_or_signs_it_over() -> None:
     token = RegularToken(NEW, retrans_flg=True, retrans_setter=3)
     recovery.count_visit(token, 0)
     assert (token.retrans_flg, token.retrans_setter) == (True, 3)
-    recovery.next_old_messages(1)
+    recovery.next_old_messages(1, len)
     recovery.count_visit(token, 0)
     assert (token.retrans_flg, token.retrans_setter) == (True, 3)
 
@@ -318,7 +331,7 @@ def test_a_promise_is_kept_by_one_who_ends_up_alone() -> None:
     # messages behind a hole of 1's must be delivered by 2, in a configuration of itself alone.
     ring = old_ring(2, 3, 4, senders={2: 3, 3: 1, 4: 2})
     first = recovery_of(ring, entry(2, OLD), entry(3, OLD))
-    first.next_old_messages(9)
+    first.next_old_messages(9, len)
     for _ in range(2):
         first.count_visit(RegularToken(NEW), 0)
     assert ring.ending.deliver_memb == {2, 3}

@@ -227,8 +227,6 @@ class SendQueue:
 
     def weight(self, packets: Sequence[Packet]) -> int:
         """How many plain packets hold as much."""
-        if self.width == 1:
-            return len(packets)
         plain = self._limits.payload_max
         return sum([-(-len(packet.payload) // plain) for packet in packets])
 

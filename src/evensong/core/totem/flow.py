@@ -2,6 +2,7 @@
 
 Three limits: a visit's own, what the window leaves after everybody else's last visit, and a share
 of the window in proportion to the backlog. A fourth keeps every receive buffer bounded.
+A message that fills several datagrams counts as so many, whether it is new or sent again.
 Invariant: 0 <= fcc <= window_size on every token forwarded.
 Deviation: retransmissions are bound by the window but not by the share or the buffers' horizon, and
 new messages leave room for requests still open; see docs/deviations.md#repair-first.
@@ -34,13 +35,13 @@ class FlowControl:
         )
 
     def repairs_max(self, token: RegularToken) -> int:
-        """How many retransmissions this visit may make."""
+        """How many datagrams of retransmissions this visit may send."""
         return min(self.messages_max, self.window_size - (token.fcc - self.my_trc))
 
     def new_max(
         self, token: RegularToken, my_tbl: int, room: int, resent: int, requested: int
     ) -> int:
-        """How many new messages this visit may broadcast after `resent` retransmissions.
+        """How much new this visit may broadcast after retransmissions that weigh `resent`.
 
         `room` is what the receive buffers can take, `requested` what stays asked for on the token.
         """

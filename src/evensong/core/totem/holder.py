@@ -200,12 +200,12 @@ class TokenHolder:
         """Act on the token, step by step in the paper's order [SRP §4]."""
         ring = self.ring
         requests_came = bool(token.rtr)
-        resent = self._resend_requested(token) if requests_came else 0
+        resent, repairs = self._resend_requested(token) if requests_came else (0, 0)
         backlog = self._backlog() if recovery is None else 0
         if recovery is None:
-            sent, weight = self._broadcast_new(token, backlog, resent) if backlog else (0, 0)
+            sent, weight = self._broadcast_new(token, backlog, repairs) if backlog else (0, 0)
         else:
-            sent = weight = self._broadcast_old(token, recovery, resent)
+            sent, weight = self._broadcast_old(token, recovery, repairs)
         ring.acknowledge(token)
         if ring.count_stuck(token, requests_came, now):
             return VisitEnd.ACCUSES
@@ -216,7 +216,7 @@ class TokenHolder:
         else:
             is_complete = recovery.count_visit(token, ring.buffer.aru)
             backlog = len(recovery.retrans_queue)
-        ring.flow.account(token, weight + resent, backlog)
+        ring.flow.account(token, weight + repairs, backlog)
         forward = ring.pass_on(token)
         self.effects.append(
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
@@ -240,26 +240,29 @@ class TokenHolder:
         self.effects.extend(self.ring.deliver_ready())
         self.ring.release()
 
-    def _resend_requested(self, token: RegularToken) -> int:
-        repairs = self.ring.resend_requested(token)
+    def _resend_requested(self, token: RegularToken) -> tuple[int, int]:
+        """Answer requests; return how many messages were sent again, and what they weigh."""
+        repairs, weight = self.ring.resend_requested(token, self.source.weight)
         self.effects.extend(repairs)
-        return len(repairs)
+        return len(repairs), weight
 
-    def _broadcast_new(self, token: RegularToken, backlog: int, resent: int) -> tuple[int, int]:
+    def _broadcast_new(self, token: RegularToken, backlog: int, repairs: int) -> tuple[int, int]:
         """Broadcast what the source has; return how many messages, and what they weigh."""
-        allowed = self.ring.new_max(token, backlog, resent)
+        allowed = self.ring.new_max(token, backlog, repairs)
         if not allowed:
             return 0, 0
         packets = self.source.pull(allowed)
         self.effects.extend(self.ring.broadcast_new(token, packets))
         return len(packets), self.source.weight(packets)
 
-    def _broadcast_old(self, token: RegularToken, recovery: Recovery, resent: int) -> int:
+    def _broadcast_old(
+        self, token: RegularToken, recovery: Recovery, repairs: int
+    ) -> tuple[int, int]:
         """In recovery, the old ring's messages go where new ones would [SRP §6]."""
-        allowed = self.ring.new_max(token, len(recovery.retrans_queue), resent)
-        messages = recovery.next_old_messages(allowed)
+        allowed = self.ring.new_max(token, len(recovery.retrans_queue), repairs)
+        messages, weight = recovery.next_old_messages(allowed, self.source.weight)
         self.effects.extend(self.ring.broadcast_old(token, messages))
-        return len(messages)
+        return len(messages), weight
 
     def _backlog(self) -> int:
         return min(self.source.backlog(), BACKLOG_SHOWN_MAX)

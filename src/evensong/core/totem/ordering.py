@@ -12,6 +12,7 @@ from operator import itemgetter, sub
 from typing import Final, final
 
 from evensong.core.buffer import ReceiveBuffer
+from evensong.core.core import Weigh
 from evensong.core.effects import Broadcast, Deliver, Effect, Packet, Sent, Service, Unicast
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
 from evensong.core.run import Run, run_of
@@ -250,20 +251,26 @@ class Ring:
             return self.is_representative()
         return seq == self.my_last_seq
 
-    def resend_requested(self, token: RegularToken) -> list[Effect]:
-        """Take the requests off the token that I can answer, oldest first [SRP §4]."""
+    def resend_requested(self, token: RegularToken, weigh: Weigh) -> tuple[list[Effect], int]:
+        """Take the requests off the token that I can answer, oldest first [SRP §4].
+
+        Return the repairs, and what they weigh together.
+        """
         messages = self.buffer.messages
         released = self.buffer.released
         repairs_max = self.flow.repairs_max(token)
         repairs: list[Effect] = []
         left: list[int] = []
+        weight = 0
         for seq in elements(token.rtr):
-            if seq in messages and len(repairs) < repairs_max:
-                repairs.append(self._broadcast(self.message(seq), RETX))
+            if seq in messages and weight < repairs_max:
+                message = self.message(seq)
+                weight += weigh([Packet(message.service, message.payload)])
+                repairs.append(self._broadcast(message, RETX))
             elif seq > released:
                 left.append(seq)
         token.rtr = ranges(left)
-        return repairs
+        return repairs, min(weight, repairs_max)  # the last one may be wider than the room for it
 
     def new_max(self, token: RegularToken, backlog: int, resent: int) -> int:
         """How many messages I may broadcast now, after so many retransmissions."""

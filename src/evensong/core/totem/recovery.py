@@ -8,7 +8,8 @@ processors that go together, and they would deliver the same message in differen
 from collections import deque
 from typing import Final, final
 
-from evensong.core.effects import Deliver, Effect, Install, Service
+from evensong.core.core import Weigh
+from evensong.core.effects import Deliver, Effect, Install, Packet, Service
 from evensong.core.ids import NO_PROCESSOR, Configuration, ProcessorId, RingId
 from evensong.core.totem.frames import CommitToken, RegularMessage, RegularToken
 from evensong.core.totem.ordering import Ring
@@ -72,10 +73,16 @@ class Recovery:
         if self.retrans_queue and message.seq in self.retrans_queue:
             self.retrans_queue.remove(message.seq)
 
-    def next_old_messages(self, count: int) -> list[RegularMessage]:
-        """Take the next messages off the queue to be exchanged."""
+    def next_old_messages(self, room: int, weigh: Weigh) -> tuple[list[RegularMessage], int]:
+        """Take the next messages off the queue to be exchanged; return what they weigh, too."""
         queue = self.retrans_queue
-        return [self.old.message(queue.popleft()) for _ in range(min(count, len(queue)))]
+        messages: list[RegularMessage] = []
+        weight = 0
+        while queue and weight < room:
+            message = self.old.message(queue.popleft())
+            weight += weigh([Packet(message.service, message.payload)])
+            messages.append(message)
+        return messages, min(weight, room)  # the last one may be wider than what was left
 
     def count_visit(self, token: RegularToken, my_aru: int) -> bool:
         """Follow retrans_flg over the visits; return whether to install now [SRP §6]."""
