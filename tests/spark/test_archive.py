@@ -17,9 +17,12 @@ def test_an_archive_that_could_not_be_made_leaves_nothing(
 
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(import_module("evensong.spark.session"), "open_session", refuse)
+    find_java()  # the packaged one, if the machine has none, leaves something there by itself
+    own = tmp_path / "var" / "evensong"
+    before = list(own.iterdir()) if own.exists() else []
     assert archive.main() == 1
     assert "no memory today" in capsys.readouterr().err
-    assert list((tmp_path / "var" / "evensong").iterdir()) == []
+    assert list(own.iterdir()) == before
 
 
 def test_an_archive_that_is_there_is_not_made_again(
@@ -27,7 +30,7 @@ def test_an_archive_that_is_there_is_not_made_again(
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     there = archive.archive_of(find_java())
-    there.parent.mkdir(parents=True)
+    there.parent.mkdir(parents=True, exist_ok=True)  # a packaged Java has made it
     there.write_bytes(b"an archive")
     assert archive.main() == 0
     assert there.read_bytes() == b"an archive"
