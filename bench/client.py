@@ -40,7 +40,7 @@ def deliveries(size: int, messages: int) -> list[bytes]:
     for seq, bodies in enumerate(pack([bytes(size)] * messages, FRAME_MAX), start=1):
         frame = encode_whole(1, number, 0, 0, bodies)
         number += len(bodies)
-        told.append(wire.encode_deliver(0, OrderId(RING, seq, 0), RING, False, frame))
+        told.extend(wire.encode_deliver(0, OrderId(RING, seq, 0), RING, False, frame))
     stream = b"".join(told)
     return [stream[at : at + CHUNK] for at in range(0, len(stream), CHUNK)]
 

@@ -175,9 +175,8 @@ class Connection:
         if number is None:
             number = self.numbers[event.destination] = len(self.numbers)
             self.put(wire.encode_destination(number, event.destination))
-        self.put(
-            wire.encode_deliver(number, event.order, event.conf_id, event.reduced, event.frame)
-        )
+        told = (number, event.order, event.conf_id, event.reduced, event.frame)
+        self.put(b"".join(wire.encode_deliver(*told)))
 
 
 class Peer(Protocol):

@@ -493,7 +493,8 @@ def test_a_frame_with_a_false_table_is_passed_over() -> None:
     false[-5] += 1  # the second length
     ann.dialogue.feed(wire.encode_destination(9, Destination(MemberId(2, 1, 7, "eve"), ("g",))))
     for frame in (bytes(false), encode_whole(7, 3, 0, 0, [b"true"])):
-        ann.dialogue.feed(wire.encode_deliver(9, order, order.ring_id, False, frame))
+        for part in wire.encode_deliver(9, order, order.ring_id, False, frame):
+            ann.dialogue.feed(part)
     assert payloads(stream) == [b"true"]
     assert stream.malformed == 1
 

@@ -3,9 +3,12 @@
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import cycle
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
 
 from evensong.daemon.connection import PIECE, Connection
 from evensong.daemon.watch import Watch
@@ -76,6 +79,26 @@ class Stage:
         self.client.close()
         self.connection.close()
         self.watch.close()
+
+
+class Biting:
+    """A stream that takes a little at a time."""
+
+    def __init__(self, stream: socket.socket, bites: list[int]) -> None:
+        self._stream = stream
+        self._bites = cycle(bites)
+        self.taken = bytearray()
+
+    def sendmsg(self, buffers: list[bytes | memoryview]) -> int:
+        bite = b"".join(buffers)[: next(self._bites)]
+        self.taken += bite
+        return len(bite)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 @pytest.fixture
@@ -193,6 +216,29 @@ def test_a_frame_that_was_begun_is_written_to_the_end_first(stage: Stage) -> Non
     frames += stage.splitter.feed(stage.client.recv(2**20))
     assert {len(frame.body) for frame in frames[1:-1]} == {1_000}
     assert wire.decode_told(frames[-1]) == Farewell(Why.SLOW, "slow")
+
+
+@given(
+    lengths=lists(lists(integers(0, 20_000), min_size=1, max_size=3), min_size=1, max_size=30),
+    bites=lists(integers(1, 60_000), min_size=1, max_size=8),
+)
+def test_frames_in_parts_arrive_whole_however_little_the_stream_takes(
+    lengths: list[list[int]], bites: list[int]
+) -> None:
+    with closing(Stage()) as stage:
+        stream = Biting(stage.connection._stream, bites)
+        stage.connection._stream = stream  # type: ignore[assignment, misc]
+        said = b""
+        for number, sizes in enumerate(lengths):
+            parts = [bytes([number]) * size for size in sizes]
+            said += b"".join(parts)
+            stage.connection.queued = 0
+            stage.connection.put(*parts)
+        stage.connection.queued = len(said)
+        while stage.connection.queued:
+            stage.connection.consumed(stage.connection.unconsumed)
+            stage.connection.flush(0)
+        assert bytes(stream.taken) == said
 
 
 def test_a_client_that_is_gone_and_not_read_is_not_asked_after_again_and_again(

@@ -1,8 +1,9 @@
 """One client's stream: whole frames come in, and what it is told waits in a bounded queue.
 
-Frames wait as they are, shared with other connections that are told the same, and are joined when
-they can be written. Whatever is begun is written to the end, so a frame that is urgent always finds
-a place between two others; urgent frames mind neither the queue nor the window.
+Frames wait as they are, in one part or several, shared with other connections that are told the
+same. Short ones are joined when they can be written, long ones handed to the kernel as they are.
+Whatever is begun is written to the end, so a frame that is urgent always finds a place between two
+others; urgent frames mind neither the queue nor the window.
 
 Level-triggered epoll calls again and again for what nobody takes, and for a client that has gone
 whatever one asks for. So a connection that neither wants to read nor can write is not watched.
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from evensong.core.groups.events import Destination, SessionId
 
 READ_BYTES: Final = 65_536  # of one connection in one turn
-PIECE: Final = 262_144  # bytes that are joined to be written, or one frame that is longer
+PIECE: Final = 262_144  # bytes that are written at once, or one frame that is longer
+LONG: Final = 4_096  # bytes of a part, on average, from which on joining costs more than it saves
 WRITE_BYTES: Final = 4 * PIECE  # to one connection in one turn, about
 NOT_WATCHED: Final = -1
 
@@ -93,9 +95,10 @@ class Connection:
         self._owner: Final = owner
         self._queued_max: Final = queued_max
         self._window: Final = window
-        self._frames: Final[deque[bytes]] = deque()
+        self._frames: Final[deque[tuple[bytes, ...]]] = deque()  # each in its parts
         self._urgent: Final[list[bytes]] = []
-        self._begun = memoryview(b"")  # what is being written
+        self._begun: list[bytes | memoryview] = []  # what is being written
+        self._begun_size = 0
         self._is_reading = True
         self._is_blocked = False  # the stream takes nothing more for now
         self._watched = NOT_WATCHED
@@ -141,11 +144,11 @@ class Connection:
 
     # -- what it is told ---------------------------------------------------------------------
 
-    def put(self, frame: bytes) -> None:
-        """Tell the client something of its groups, in order."""
+    def put(self, *parts: bytes) -> None:
+        """Tell the client something of its groups, in order: the parts of one frame."""
         if not self.is_closing:
-            self._frames.append(frame)
-            self._count(len(frame))
+            self._frames.append(parts)
+            self._count(sum(map(len, parts)))
 
     def put_news(self, frame: bytes) -> None:
         """Tell the client something else: whether it reads its groups or not, and in order."""
@@ -165,7 +168,7 @@ class Connection:
         """Tell the client that it takes too little; once, until it has caught up."""
         if not self.is_slow:
             self.is_slow = True
-            ahead = len(self._begun) + sum(map(len, self._urgent))  # comes before the warning
+            ahead = self._begun_size + sum(map(len, self._urgent))  # comes before the warning
             self.put_first(wire.encode_slow(self.queued - ahead, self._queued_max))
 
     def is_held_up(self) -> bool:
@@ -190,14 +193,14 @@ class Connection:
         left = WRITE_BYTES
         while left > 0 and not self._is_blocked and not self._is_gone and self._begin():
             try:
-                written = self._stream.send(self._begun)
+                written = self._stream.sendmsg(self._begun)
             except BlockingIOError:
                 self._is_blocked = True
                 break
             except OSError:
                 self.close()
                 return
-            self._begun = self._begun[written:]
+            self._drop(written)
             self.queued -= written
             self.unconsumed += written
             self.progress_at = now
@@ -216,17 +219,31 @@ class Connection:
         if self._begun:
             return True
         frames = self._frames
-        joined = self._urgent[:]
+        parts: list[bytes | memoryview] = [*self._urgent]
         self._urgent.clear()
-        size = sum(map(len, joined))
+        size = sum(map(len, parts))
         if self.unconsumed < self._window:
-            while frames and (not joined or size + len(frames[0]) <= PIECE):
-                size += len(frames[0])
-                joined.append(frames.popleft())
-        if not joined:
+            while frames and (not parts or size + sum(map(len, frames[0])) <= PIECE):
+                size += sum(map(len, frames[0]))
+                parts += frames.popleft()
+        if not parts:
             return False
-        self._begun = memoryview(b"".join(joined) if len(joined) > 1 else joined[0])
+        self._begun = parts if size >= LONG * len(parts) else [b"".join(parts)]
+        self._begun_size = size
         return True
+
+    def _drop(self, written: int) -> None:
+        """Take off what is being written what has been."""
+        self._begun_size -= written
+        begun = self._begun
+        if not self._begun_size:
+            begun.clear()
+            return
+        at = 0
+        while written >= len(begun[at]):
+            written -= len(begun[at])
+            at += 1
+        self._begun = [memoryview(begun[at])[written:], *begun[at + 1 :]]
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -235,7 +252,7 @@ class Connection:
         if self.is_closing:
             return
         self._frames.clear()
-        self.queued = len(self._begun) + sum(map(len, self._urgent))
+        self.queued = self._begun_size + sum(map(len, self._urgent))
         self.put_first(wire.encode_farewell(request_id, why, text))
         self._is_reading = False
         self.is_closing = True
@@ -244,8 +261,9 @@ class Connection:
     def say_goodbye(self, why: Why, text: str, now: int) -> None:
         """Hang up now, behind all that waits, as far as the client takes it."""
         if not self.is_closing:
-            self._frames.append(wire.encode_farewell(0, why, text))
-            self.queued += len(self._frames[-1])
+            farewell = wire.encode_farewell(0, why, text)
+            self._frames.append((farewell,))
+            self.queued += len(farewell)
             self.unconsumed = 0
             self._is_blocked = False
             self.flush(now)

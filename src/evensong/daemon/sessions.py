@@ -350,7 +350,7 @@ class Sessions:
         number = self._numbers.get(destination)
         if number is None:
             number = self._give_number(destination)
-        frame = wire.encode_deliver(number, event.order, event.conf_id, event.reduced, event.frame)
+        parts = wire.encode_deliver(number, event.order, event.conf_id, event.reduced, event.frame)
         for session in event.sessions:
             connection = self._by_session.get(session)
             if connection is None:
@@ -358,7 +358,7 @@ class Sessions:
             if connection.told.get(number) is not destination:
                 connection.told[number] = destination
                 self._put(connection, wire.encode_destination(number, destination))
-            self._put(connection, frame)
+            self._put(connection, *parts)
 
     def _give_number(self, destination: Destination) -> int:
         """Number a destination; the one that had the number longest loses it."""
@@ -416,8 +416,8 @@ class Sessions:
         if connection is not None:
             self._put(connection, frame)
 
-    def _put(self, connection: Connection, frame: bytes) -> None:
-        connection.put(frame)
+    def _put(self, connection: Connection, *parts: bytes) -> None:
+        connection.put(*parts)
         self._to_flush[connection] = None
 
     def _put_news(self, connection: Connection | None, frame: bytes) -> None:

@@ -280,14 +280,12 @@ def decode_destination(body: bytes) -> Destined:
 
 def encode_deliver(
     number: int, order: OrderId, conf_id: RingId, reduced: bool, frame: bytes
-) -> bytes:
-    """Hand over a frame."""
+) -> tuple[bytes, bytes]:
+    """Hand over a frame, which is not copied for it: what goes before it, and the frame."""
     ring_id, seq, sub = order
     length = DELIVER_SIZE + len(frame)
-    return (
-        _DELIVER_ALL.pack(length, frames.DELIVER, 0, number, *ring_id, seq, sub, *conf_id, reduced)
-        + frame
-    )
+    fields = (frames.DELIVER, 0, number, *ring_id, seq, sub, *conf_id, reduced)
+    return _DELIVER_ALL.pack(length, *fields), frame
 
 
 def decode_deliver(body: bytes) -> Deliver:

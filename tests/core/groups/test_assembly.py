@@ -1,10 +1,12 @@
 """Messages are put together from their pieces, or not at all."""
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis.strategies import DataObject as Draw
 from hypothesis.strategies import binary, data, integers, lists, sampled_from, tuples
 
-from evensong.core.groups.assembly import Assembly
+from evensong.core.groups.assembly import Assembly, Chunk
 from evensong.core.groups.frame import FIRST, LAST, MIDDLE, TOTAL
 
 ANN = (1, 1, 1)
@@ -15,11 +17,16 @@ def first(total: int, chunk: bytes) -> bytes:
     return TOTAL.pack(total) + chunk
 
 
+def whole(chunks: Sequence[Chunk] | None) -> bytes:
+    assert chunks is not None
+    return b"".join(chunks)
+
+
 def test_pieces_make_a_message_at_the_last() -> None:
     assembly = Assembly()
     assert assembly.add(ANN, FIRST, 1, first(6, b"ab")) is None
     assert assembly.add(ANN, MIDDLE, 1, b"cd") is None
-    assert assembly.add(ANN, LAST, 1, b"ef") == b"abcdef"
+    assert whole(assembly.add(ANN, LAST, 1, b"ef")) == b"abcdef"
     assert not assembly.unfinished
     assert assembly.orphans == 0
 
@@ -28,8 +35,8 @@ def test_sessions_are_kept_apart() -> None:
     assembly = Assembly()
     assembly.add(ANN, FIRST, 1, first(4, b"ab"))
     assembly.add(BOB, FIRST, 1, first(4, b"wx"))
-    assert assembly.add(BOB, LAST, 1, b"yz") == b"wxyz"
-    assert assembly.add(ANN, LAST, 1, b"cd") == b"abcd"
+    assert whole(assembly.add(BOB, LAST, 1, b"yz")) == b"wxyz"
+    assert whole(assembly.add(ANN, LAST, 1, b"cd")) == b"abcd"
 
 
 def test_a_restarted_daemon_does_not_complete_what_its_former_life_began() -> None:
@@ -65,7 +72,7 @@ def test_a_new_beginning_replaces_the_old_one() -> None:
     assembly = Assembly()
     assembly.add(ANN, FIRST, 1, first(4, b"xx"))
     assembly.add(ANN, FIRST, 1, first(4, b"ab"))
-    assert assembly.add(ANN, LAST, 1, b"cd") == b"abcd"
+    assert whole(assembly.add(ANN, LAST, 1, b"cd")) == b"abcd"
     assert assembly.orphans == 1
 
 
@@ -107,9 +114,9 @@ def test_messages_cut_anywhere_arrive_in_the_order_of_their_ends(
     while any(lanes):
         session = draw.draw(sampled_from([n for n, lane in enumerate(lanes) if lane]))
         kind, number, chunk = lanes[session].pop(0)
-        whole = assembly.add((1, 1, session), kind, number, chunk)
-        if whole is not None:
-            made.append(whole)
+        found = assembly.add((1, 1, session), kind, number, chunk)
+        if found is not None:
+            made.append(whole(found))
         if kind == LAST:
             ends.append(messages[session])
     assert made == ends
@@ -127,8 +134,8 @@ def test_no_pieces_whatever_make_more_than_one_unfinished_message_a_session(
 ) -> None:
     assembly = Assembly()
     for kind, number, content in pieces:
-        whole = assembly.add(ANN, kind, number, content)
-        assert whole is None or kind == LAST
+        made = assembly.add(ANN, kind, number, content)
+        assert made is None or kind == LAST
         assert len(assembly.unfinished) <= 1
 
 
@@ -153,4 +160,4 @@ def test_pieces_of_another_frame_are_orphans() -> None:
     assembly.add(ANN, FIRST, 5, first(9, b"a"))
     assembly.add_middles(ANN, 6, [b"b", b"c"])
     assert assembly.orphans == 2
-    assert assembly.add(ANN, LAST, 5, bytes(8)) == b"a" + bytes(8)
+    assert whole(assembly.add(ANN, LAST, 5, bytes(8))) == b"a" + bytes(8)

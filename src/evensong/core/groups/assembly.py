@@ -5,6 +5,7 @@ none does. Nothing is kept over a regular configuration: the sender begins again
 Invariant: at most one unfinished frame a session, and none right after a regular configuration.
 """
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias, final
 
 from evensong.core.groups.frame import FIRST, HEADER, LAST, MIDDLE, TOTAL, WHOLE
@@ -13,6 +14,7 @@ from evensong.core.ids import ProcessorId
 
 # A restarted daemon uses session and message numbers again; the incarnation keeps them apart.
 Origin: TypeAlias = tuple[ProcessorId, int, int]  # daemon, incarnation, session
+Chunk: TypeAlias = bytes | memoryview  # of a frame's content, where it lies in its packet
 
 
 @final
@@ -23,7 +25,7 @@ class _Unfinished:
         self.first_no: Final = first_no
         self.total: Final = total
         self.missing = total
-        self.chunks: Final[list[bytes]] = []
+        self.chunks: Final[list[Chunk]] = []
 
 
 @final
@@ -40,8 +42,8 @@ class Assembly:
         """Forget everything: a regular configuration begins, and every sender begins again."""
         self.unfinished.clear()
 
-    def add(self, origin: Origin, kind: int, first_no: int, content: bytes) -> bytes | None:
-        """Take a piece in; return the frame's content if this was its last."""
+    def add(self, origin: Origin, kind: int, first_no: int, content: Chunk) -> list[Chunk] | None:
+        """Take a piece in; return the frame's content, in chunks, if this was its last."""
         if kind == FIRST:
             self._begin(origin, first_no, content)
             return None
@@ -59,9 +61,9 @@ class Assembly:
         if kind == MIDDLE:
             return None
         del self.unfinished[origin]
-        return b"".join(frame.chunks)
+        return frame.chunks
 
-    def add_middles(self, origin: Origin, first_no: int, chunks: list[bytes]) -> None:
+    def add_middles(self, origin: Origin, first_no: int, chunks: Sequence[Chunk]) -> None:
         """Take several pieces in, none of which is the last."""
         frame = self.unfinished.get(origin)
         if frame is None or frame.first_no != first_no:
@@ -74,7 +76,7 @@ class Assembly:
             return
         frame.chunks.extend(chunks)
 
-    def _begin(self, origin: Origin, first_no: int, content: bytes) -> None:
+    def _begin(self, origin: Origin, first_no: int, content: Chunk) -> None:
         if self.unfinished.pop(origin, None) is not None:
             self.orphans += 1
         if len(content) < TOTAL.size:
@@ -92,7 +94,9 @@ class Assembly:
 
 
 def whole_frame(
-    flags: int, session: int, first_no: int, group_set: int, places: int, content: bytes
+    flags: int, session: int, first_no: int, group_set: int, places: int, chunks: Sequence[Chunk]
 ) -> bytes:
-    """Lay out what was put together as the frame that its sender handed over."""
-    return HEADER.pack(WHOLE, flags, session, first_no, group_set, places, len(content)) + content
+    """Put chunks together as the frame that their sender handed over: the one copy of them."""
+    length = sum(map(len, chunks))
+    head = HEADER.pack(WHOLE, flags, session, first_no, group_set, places, length)
+    return b"".join([head, *chunks])

@@ -357,7 +357,7 @@ class Groups:
             self._take(sender_id, ring_id, first_seq + at, payloads[at])
             return at + 1
         end = alike(payloads, at)
-        chunks = [payload[ALONE_SIZE:] for payload in payloads[at:end]]
+        chunks = [memoryview(payload)[ALONE_SIZE:] for payload in payloads[at:end]]
         self.assembly.add_middles(piece[:3], piece[3], chunks)
         return end
 
@@ -383,15 +383,18 @@ class Groups:
                 self._on_control(member, group_set, payload[at : at + length], order)
             else:
                 origin = (sender, incarnation, session)
-                content = payload[at : at + length]
-                whole = self.assembly.add(origin, kind, first_no, content)
-                if whole is not None and places > 1 and 2 * places > len(whole):
-                    self._drop("frame: places")
-                elif whole is not None:
+                content = memoryview(payload)[at : at + length]
+                chunks = self.assembly.add(origin, kind, first_no, content)
+                if chunks is not None:
                     assert kind == LAST
                     order = OrderId(ring_id, seq, sub)
-                    frame = whole_frame(flags, session, first_no, group_set, places, whole)
-                    self._deliver(sender, session, group_set, flags, first_no, places, order, frame)
+                    frame = whole_frame(flags, session, first_no, group_set, places, chunks)
+                    if places > 1 and 2 * places > len(frame) - HEADER_SIZE:
+                        self._drop("frame: places")
+                    else:
+                        self._deliver(
+                            sender, session, group_set, flags, first_no, places, order, frame
+                        )
             sub += places
         if own and own == len(frames):
             self.exchanged[sender] = self.exchanged.get(sender, 0) + 1
