@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 
 .PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile \
     soak bench bench-spark bench-synchrony bench-campaign bench-failover bench-idle bench-against-corosync \
-    bench-peers bench-peers-full bench-candidates bench-growth bench-overload bench-costs test-browser clean
+    bench-peers bench-peers-full bench-candidates bench-growth bench-overload bench-costs bench-profile test-browser clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -91,6 +91,9 @@ bench-growth: $(READY) ## 2 to 32 daemons here, 2 to 64 simulated; a quarter of 
 
 bench-overload: $(READY) ## more than the ring takes, and one of them slow
 	$(BIN)/python -m bench.overload --write docs/performance.md
+
+bench-profile: $(READY) ## where a message's time goes, by py-spy; a minute and a half
+	$(BIN)/python -m bench.profile --size 100 --size 1024 --write docs/performance.md
 
 bench-costs: $(READY) ## what a trace, the seal, safe delivery, filtering and a state cost
 	$(BIN)/python -m bench.costs

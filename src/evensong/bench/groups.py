@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from evensong.bench.member import Task
 from evensong.bench.ring import cpu_s
@@ -23,6 +23,7 @@ from evensong.errors import Unreachable
 WARM_UP_S: Final = 1.0
 READY_S: Final = 30.0
 SETTINGS: Final = 'trace = "off"\n'
+Meanwhile: TypeAlias = Callable[[Sequence[int], Sequence[int]], None]  # daemons, clients: pids
 
 
 class Load(NamedTuple):
@@ -71,19 +72,28 @@ def measure(nodes: int, load: Load, seconds: float) -> Heard:
             cluster.stop()
 
 
+def _nothing_else(_daemons: Sequence[int], _clients: Sequence[int]) -> None:
+    """Let them work."""
+
+
 def load_with(
-    places: Sequence[Place], load: Load, seconds: float, beside: Sequence[int] = ()
+    places: Sequence[Place],
+    load: Load,
+    seconds: float,
+    beside: Sequence[int] = (),
+    meanwhile: Meanwhile = _nothing_else,
 ) -> Heard:
     """Load daemons that are one ring; return what their clients heard.
 
     `beside` are processes that are looked at meanwhile: of daemons without such a client.
+    `meanwhile` is called when counting begins, and must not take long.
     """
     members = [_start(number, place, places, load) for number, place in enumerate(places, start=1)]
     try:
         for member in members:
             if _line(member) != "ready":
                 raise Unreachable("bench: a client did not come up; see what it said above")
-        return _count(members, places, seconds, beside)
+        return _count(members, places, seconds, beside, meanwhile)
     finally:
         for member in members:
             member.kill()
@@ -121,6 +131,7 @@ def _count(
     places: Sequence[Place],
     seconds: float,
     beside: Sequence[int],
+    meanwhile: Meanwhile,
 ) -> Heard:
     now = time.monotonic_ns()
     span = (now + int(WARM_UP_S * 1e9), now + int((WARM_UP_S + seconds) * 1e9))
@@ -132,6 +143,7 @@ def _count(
     time.sleep(max(0.0, span[0] - time.monotonic_ns()) / 1e9)
     groups = (daemons, clients, [*beside])
     before, resent_before = [*map(cpu_s, groups)], _resent(places)
+    meanwhile(daemons, clients)
     time.sleep(max(0.0, span[1] - time.monotonic_ns()) / 1e9)
     used = [now - then for now, then in zip(map(cpu_s, groups), before, strict=True)]
     daemons_s, clients_s, beside_s = used
