@@ -89,10 +89,18 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "components share the id of a transitional view",
         "layer.py",
-        "        self.conf_id = RingId(self.conf_id.seq, self.together[0])\n",
+        "        self.conf_id = RingId(seq, rep ^ members[0] ^ self.together[0])\n",
         "",
         CHANGES
         + "test_views_of_two_components_in_one_transitional_configuration_have_different_ids",
+    ),
+    GroupMutant(
+        "a transitional view is named by the lowest of a component alone",
+        "layer.py",
+        "RingId(seq, rep ^ members[0] ^ self.together[0])",
+        "RingId(seq, self.together[0])",
+        CHANGES + "test_two_passages_with_one_number_and_one_lowest_daemon_show_different_views",
+        Seeds(18, 19, clients=True, engine="transis"),
     ),
     GroupMutant(
         "half of the electorate is a majority",
@@ -461,7 +469,11 @@ GROUP_PITFALLS: Final[dict[int, tuple[str, ...] | str]] = {
     3: ("two views for one change of the network",),
     4: ("unfinished messages outlive their configuration", "orphan fragment completed"),
     5: ("a safe frame in an agreed packet",),
-    6: ("view ids from local counters", "components share the id of a transitional view"),
+    6: (
+        "view ids from local counters",
+        "components share the id of a transitional view",
+        "a transitional view is named by the lowest of a component alone",
+    ),
     7: ("a member of two groups gets two copies",),
     8: ("a former life's private name still leads here",),
     9: "Control frames have a call of their own, which never throttles.",

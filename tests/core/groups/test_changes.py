@@ -13,6 +13,7 @@ from evensong.core.groups.frame import CONTROL, WHOLE
 from evensong.core.groups.layer import State
 from evensong.core.groups.limits import Limits
 from evensong.core.groups.packet import decode_packet
+from evensong.core.ids import Configuration, RingId
 from tests.core.groups.order import Daemon, Order, Ring, members_of
 from tests.core.groups.test_layer import cluster, member, story
 
@@ -268,6 +269,44 @@ def test_views_of_two_components_in_one_transitional_configuration_have_differen
     assert second.transitional
     assert first.view_id.conf_id.seq == second.view_id.conf_id.seq
     assert first.view_id != second.view_id
+
+
+def passes(daemon: Daemon, rep: int, *members: int) -> None:
+    """Give a daemon a transitional configuration with a name of somebody's own making."""
+    ring_id = daemon.ring.ring_id
+    daemon.install(
+        Configuration(
+            RingId(ring_id.seq + 1, rep), ring_id, members, transitional=True, cause="crash"
+        )
+    )
+
+
+def test_two_passages_with_one_number_and_one_lowest_daemon_show_different_views() -> None:
+    """An engine may name them apart by more than that: who agreed, and by which messages."""
+    order = cluster(1, 2, 3, 4)
+    sessions = {node: member(order, node, user, "g") for node, user in enumerate("abcd", start=1)}
+    passes(order[1], 0xFEED, 1, 2)
+    passes(order[2], 0xBEEF, 1, 2, 3)
+    first = order[1].views(sessions[1], "g")[-1]
+    second = order[2].views(sessions[2], "g")[-1]
+    assert (members_of(first), members_of(second)) == (["a", "b"], ["a", "b", "c"])
+    assert first.view_id.conf_id == (second.view_id.conf_id.seq, 0xFEED)
+    assert second.view_id.conf_id.rep == 0xBEEF
+
+
+def test_components_have_names_apart_whatever_the_engine_calls_what_they_pass_through() -> None:
+    order = cluster(1, 2, 3, 4)
+    sessions = {node: member(order, node, user, "g") for node, user in enumerate("abcd", start=1)}
+    order.form((1, 2), (3, 4))
+    order.run()
+    order.form((1, 2, 3, 4))
+    for node in (1, 3):
+        passes(order[node], 0xFEED, 1, 3)  # before any state is told
+    first = order[1].views(sessions[1], "g")[-1]
+    second = order[3].views(sessions[3], "g")[-1]
+    assert (members_of(first), members_of(second)) == (["a"], ["c"])
+    assert first.view_id.conf_id.rep == 0xFEED
+    assert second.view_id.conf_id.rep == 0xFEED ^ 1 ^ 3
 
 
 def test_components_are_who_has_gone_together_since_directories_were_equal() -> None:

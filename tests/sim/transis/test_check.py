@@ -138,6 +138,20 @@ def test_what_is_tampered_with_breaks_its_invariant(
         tamper(stage)
 
 
+def test_who_passes_over_before_a_causal_message_that_others_have_in_the_view_is_seen(
+    stage: Stage,
+) -> None:
+    stage.send(1, "because", service=Service.CAUSAL)
+    stage.run(10_000)
+    units = stage.invariants.notes[2].passing.units
+    unit_id, view_id = max(units)
+    units.remove((unit_id, view_id))
+    units.add((unit_id, view_id._replace(seq=view_id.seq + 1)))
+    stage.crash(3)
+    with pytest.raises(InvariantBroken, match=r"^L11: .*delivered other messages"):
+        stage.run(500_000)
+
+
 def test_the_whole_graph_refuses_what_cannot_be() -> None:
     graph = WholeGraph(VIEW, ((1, 1), (2, 1)))
     assert graph.add(message("A1")) == ""

@@ -70,7 +70,9 @@ def test_the_command_runs_the_engine_and_says_how_to_repeat_it(
     assert Task(4, engine="transis").command() == "evensong sim --seed 4 --engine transis"
 
 
-@pytest.mark.parametrize("seed", range(4))
+# In 18 one goes on with others who go on without it, in 25 two part that have the same lowest
+# member; in 31 one is alone and delivers in its next view within the step that ended the last.
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 18, 25, 31])
 def test_groups_above_it_keep_every_promise(seed: int) -> None:
     outcome = clients.run(seed)
     assert outcome.violations == ()

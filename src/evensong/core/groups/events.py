@@ -86,8 +86,9 @@ class ViewId(NamedTuple):
 
     The first three say where in the order the group became so: the configuration *in which* the
     change was delivered, and the place of the control message that caused it. A change of the
-    network comes before every message of its configuration and has seq 0. A transitional
-    configuration is named by the lowest daemon of those whose directories were equal in it.
+    network comes before every message of its configuration and has seq 0. In the name of a
+    transitional configuration the lowest daemon of those whose directories were equal in it stands
+    for the lowest of all.
     """
 
     conf_id: RingId

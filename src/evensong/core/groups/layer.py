@@ -274,8 +274,13 @@ class Groups:
         self.state = State.TRANSITIONAL
         members = self.configuration.members
         self.together = tuple([one for one in self.together if one in members])
-        # Two components whose exchange was cut short may go on together: their views differ.
-        self.conf_id = RingId(self.conf_id.seq, self.together[0])
+        # Two components whose exchange was cut short may go on together: their views differ, so the
+        # lowest of mine stands in the name for the lowest of all. The rest of the name stays, for
+        # an engine may need more than a lowest member to tell configurations apart: 1. Four agree
+        # to go on. 2. The last of them sees that all have, and does. 3. The others have given it
+        # up by then and go on without it: by the same number, with the same lowest member.
+        seq, rep = self.conf_id
+        self.conf_id = RingId(seq, rep ^ members[0] ^ self.together[0])
         lost = self.directory.restrict(self.together)
         change = self._network_change()
         for name in lost:

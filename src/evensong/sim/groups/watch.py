@@ -21,6 +21,7 @@ from evensong.core.groups.events import (
     SessionId,
     View,
     ViewChange,
+    ViewId,
 )
 from evensong.core.groups.frame import (
     FIRST,
@@ -194,9 +195,15 @@ class Watcher:
         while self.expected and (order is None or self.expected[0][0] < order):
             self._skip()
 
-    def _skip_before(self, seq: int, sub: int) -> None:
-        """Do so up to a view: places are counted through a configuration and the one behind it."""
-        while self.expected and self.expected[0][0][1:] < (seq, sub):
+    def _skip_before(self, view_id: ViewId) -> None:
+        """Do so up to a view: places are counted through a configuration and the one behind it.
+
+        Who goes on alone may deliver in the next one, where they begin again, within the same step.
+        """
+        while self.expected:
+            ring_id, seq, sub = self.expected[0][0]
+            if ring_id.seq > view_id.conf_id.seq or (seq, sub) >= (view_id.seq, view_id.sub):
+                break
             self._skip()
 
     def _skip(self) -> None:
@@ -285,7 +292,7 @@ class Watcher:
         view_id = view.view_id
         facts = self.facts
         if view_id.seq:
-            self._skip_before(view_id.seq, view_id.sub)
+            self._skip_before(view_id)
         if (view.group, view_id) in facts.views:
             facts.count("G1")
         known = facts.views.setdefault((view.group, view_id), view.members)

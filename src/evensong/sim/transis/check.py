@@ -59,7 +59,7 @@ class Passing:
         self.counts: Final = [0] * size  # deliveries of each member's messages but BASIC ones
         self.conf: Configuration | None = None  # the transitional configuration that ends it
         self.sequence: Final[list[tuple[UnitId, ViewId]]] = []  # ordered ones, and in what
-        self.units: Final[set[UnitId]] = set()
+        self.units: Final[set[tuple[UnitId, ViewId]]] = set()  # all but BASIC ones, and in what
         self.own_sent = 0
         self.own_delivered = 0
 
@@ -187,7 +187,7 @@ class LansisInvariants:
         passing.own_delivered += message.sender_id == node
         if message.service is Service.BASIC:
             return
-        passing.units.add(unit_id)
+        passing.units.add((unit_id, delivered.conf_id))
         if message.service in ORDERED:
             self._check_order(node, delivered, message, unit_id)
         graph = self.graphs[conf.conf_id]
