@@ -1,14 +1,15 @@
-"""What each thing costs, one number each: a trace, the seal, safe delivery, filtering, a state.
+"""What each thing costs: a trace, the seal, safe delivery, filtering, a state, multicast.
 
-Three daemons on loopback, a client at each; ways take turns, and a figure is the median of its
-turns. Needs no root and nothing but evensong.
+Three daemons on loopback, a client at each; of five and more daemons three have one. Ways take
+turns, and a figure is the median of its turns. Needs no root and nothing but evensong.
 
-    python -m bench.costs [tracing sealing safe filtering state] [--turns 5] [--seconds 3] [--json]
+    python -m bench.costs [COST …] [--turns 5] [--seconds 3] [--json]
 """
 
 import argparse
 import json
 import signal
+import socket
 import statistics
 import sys
 import tempfile
@@ -32,6 +33,9 @@ MIB = 1 << 20
 STATE_MIB = 16
 FLOOD = Load(SIZE, "agreed", "batch", 0)
 SLOW = Load(SIZE, "agreed", "message", 300)
+LARGER = Load(1_024, "agreed", "batch", 0)
+CROWDS = (5, 8)  # daemons
+MULTICAST = 'multicast = "239.255.101.7:{port}"\nmulticast_interface = "127.0.0.1"'
 LEVELS = ("off", "views", "digests", "events")
 Figures = dict[str, float]
 
@@ -42,16 +46,18 @@ class Way(NamedTuple):
     settings: str
     is_insecure: bool
     take: "Callable[[list[Place], float], Figures]"
+    nodes: int = NODES
 
 
 def rate(load: Load) -> "Callable[[list[Place], float], Figures]":
     """Return what takes the rate of a load, and the daemons' time for a message."""
 
     def take(places: list[Place], seconds: float) -> Figures:
-        heard = load_with(places, load, seconds)
+        clients, others = places[:NODES], places[NODES:]
+        heard = load_with(clients, load, seconds, [place.pid for place in others])
         return {
             "delivered_per_s": heard.delivered_per_s,
-            "daemons_us": heard.daemons_cpu_us,
+            "daemons_us": heard.daemons_cpu_us + heard.beside_cpu_us,
             "p50_us": quantile(heard.samples_us, 0.5),
         }
 
@@ -144,15 +150,29 @@ COSTS: Mapping[str, Mapping[str, Way]] = {
         "no client": Way("", False, bystander("")),
         "in another group": Way("", False, bystander("other")),
     },
+    "multicast": {
+        f"{nodes} {said}": Way(settings, False, rate(LARGER), nodes)
+        for nodes in CROWDS
+        for said, settings in (("unicast", ""), ("multicast", MULTICAST))
+    },
     "state": {f"{STATE_MIB} MiB": Way("", False, transfer)},
 }
+
+
+def free_port() -> int:
+    """Return a port that is free now, for a group to be heard at."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextmanager
 def daemons(way: Way) -> Iterator[list[Place]]:
     """Start a cluster as a way has it."""
     with tempfile.TemporaryDirectory(prefix="evensong-bench-") as made:
-        configs = lay_out(Path(made), NODES, "lan", is_insecure=way.is_insecure, extra=way.settings)
+        settings = way.settings.replace("{port}", str(free_port()))
+        configs = lay_out(Path(made), way.nodes, "lan", is_insecure=way.is_insecure, extra=settings)
         cluster = Cluster(configs)
         try:
             cluster.start()
