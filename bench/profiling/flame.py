@@ -13,7 +13,7 @@ from evensong.report.markup import Markup, tag
 
 WIDTH, MARGIN, ROW = 1200, 8, 17
 TITLE, KEY = 28, 18  # heights: of the title, and of a line of the key
-KEYS_A_LINE = 4
+KEYS_A_LINE = 3
 SHARE_LEAST = 0.003  # narrower frames are left out
 LETTER = 6.7  # how wide one is
 HUES = (212, 28, 130, 355, 275, 180, 52, 320, 90)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from bench import profile
 from bench.peers import document
+from bench.peers.network import CannotMeasure
 from bench.profile import Profile
 from bench.profiling import flame
+from bench.profiling.spy import Spy
 from bench.profiling.stacks import Stack, by_stage, folded, module_of
 from bench.profiling.stages import (
     APART,
@@ -37,6 +40,7 @@ from bench.profiling.stages import (
     Frame,
     stage_of,
 )
+from tests.bench.processes import descendants
 
 SOURCE = Path("src/evensong")
 WHOSE = {
@@ -264,3 +268,54 @@ def test_without_py_spy_it_says_so(capsys: pytest.CaptureFixture[str], tmp_path:
     missing = str(tmp_path / "py-spy")
     assert profile.main(["--py-spy", missing]) == 3
     assert f"missing: {missing}" in capsys.readouterr().err
+
+
+def program(directory: Path, *lines: str) -> str:
+    """Write a program that is called as py-spy is: the file to write to comes last."""
+    path = directory / "py-spy"
+    path.write_text("\n".join(["#!/bin/sh", "for file; do :; done", *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_what_a_sampler_complains_of_is_told(tmp_path: Path) -> None:
+    refusing = program(tmp_path, "echo 'Permission Denied'", "exit 1")
+    with Spy(refusing, tmp_path, 0.1, 10) as spy:
+        spy.begin([os.getpid()], [os.getpid()])
+        with pytest.raises(CannotMeasure, match="py-spy, at a daemon: Permission Denied"):
+            spy.stacks()
+
+
+def test_a_sampler_that_saw_only_waiting_is_not_divided_by(tmp_path: Path) -> None:
+    idle = program(tmp_path, "echo 'Watch.wait (evensong/daemon/watch.py) 9' > $file")
+    with Spy(idle, tmp_path, 0.1, 10) as spy:
+        spy.begin([os.getpid()], [os.getpid()])
+        with pytest.raises(CannotMeasure, match="saw a daemon do nothing but wait"):
+            spy.stacks()
+
+
+def test_a_sampler_that_goes_on_is_ended(tmp_path: Path) -> None:
+    endless = program(tmp_path, "exec sleep 1000")
+    with Spy(endless, tmp_path, 0.1, 10) as spy:
+        spy.begin([os.getpid()], [os.getpid()])
+        assert len(descendants()) == 2
+    assert not descendants()
+
+
+def test_two_daemons_are_loaded_twice_looked_at_and_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sampler = program(
+        tmp_path,
+        "tr '\\0' ' ' < /proc/$3/cmdline >> $0.seen",
+        "echo 'Sealer.seal (evensong/daemon/seal.py) 9' > $file",
+    )
+    words = ["--nodes", "2", "--seconds", "0.2", "--py-spy", sampler, "--json"]
+    assert profile.main(words) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["samples"] == {DAEMON: 9, CLIENT: 9}
+    assert told["delivered_per_s"] > 0
+    assert told["cpu_us_per_message"][DAEMON] > 0
+    seen = (tmp_path / "py-spy.seen").read_text()
+    assert seen.count("evensong.cli.main daemon") == seen.count("evensong.bench.member") == 1
+    assert not descendants()

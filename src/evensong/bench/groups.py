@@ -97,7 +97,7 @@ def load_with(
     finally:
         for member in members:
             member.kill()
-            member.wait()
+            member.communicate()  # closes its streams as well
 
 
 def _start(
