@@ -123,6 +123,8 @@ class Graph:
         inserted = self.inserted
         indices = self.index_by_member
         for index, orphans in enumerate(self.orphans):
+            if not orphans:
+                continue
             number = inserted[index] + 1
             message = orphans.get(number)
             if message is None or (limits is not None and number > limits[index]):

@@ -8,7 +8,7 @@ here passes with the same outcome on every larger part, so all decide alike what
 The specification has the argument; `sim/transis/oracle.py` decides the same from the whole graph.
 """
 
-from operator import lt
+from operator import ge, lt
 from typing import Final, final
 
 from evensong.core.transis.dag import NO_VOTE, Node
@@ -44,7 +44,7 @@ class ToTo:
         voter, number = node.index, node.number
         for at, last in enumerate(node.past):
             pending = self.pending[at]
-            if pending:
+            if pending and before[at] < last:
                 for one in range(before[at] + 1, last + 1):
                     followed = pending.get(one)
                     if followed is not None:
@@ -63,7 +63,8 @@ class ToTo:
         is_complete = known == self._everybody
         if self._allack:
             return self._take(candidates) if is_complete else []
-        unbeaten = [node for node in candidates if not self._is_beaten(node)]
+        strong = [node for node in candidates if node.voters.bit_count() > self._phi]
+        unbeaten = [node for node in candidates if not self._is_beaten(node, strong)]
         if not unbeaten:
             return self._take(candidates) if is_complete else []  # a voting cycle
         if not (is_complete or self._is_external(unbeaten)):
@@ -72,9 +73,10 @@ class ToTo:
             return []
         return self._take(unbeaten)
 
-    def _is_beaten(self, node: Node) -> bool:
+    def _is_beaten(self, node: Node, strong: list[Node]) -> bool:
+        """Whether a candidate with votes enough for that was voted for first by more than half."""
         votes, phi = node.votes, self._phi
-        return any(sum(map(lt, other.votes, votes)) > phi for other in self.candidates)
+        return any(sum(map(lt, other.votes, votes)) > phi for other in strong)
 
     def _is_internal(self, node: Node) -> bool:
         """Whether no known candidate can still beat it."""
@@ -95,12 +97,10 @@ class ToTo:
         chosen = sorted(chosen, key=_place)
         for node in chosen:
             del self.pending[node.index][node.number]
+        # The first pending message of each member; a candidate follows itself alone of them.
+        firsts = [next(iter(pending), NO_VOTE) for pending in self.pending]
         heads = [next(iter(pending.values())) for pending in self.pending if pending]
-        self.candidates = [
-            node
-            for node in heads
-            if not any(node.follows(other) for other in heads if other is not node)
-        ]
+        self.candidates = [node for node in heads if sum(map(ge, node.past, firsts)) == 1]
         return chosen
 
     def take_least(self) -> list[Node]:
