@@ -312,9 +312,9 @@ def _sleep_until(at_ns: int) -> None:
 
 def _suspected(ring: Ring, since: int) -> tuple[int, int]:
     """Return how many rings of all have ended: without anybody's lateness, and with it."""
-    token_loss = ring.settings().parameters.token_loss
+    patience = ring.settings().parameters.patience()
     seen = suspicions(ring.breaks(since), since, len(ring.nodes()))
-    excused = sum(one.lag_us > token_loss // 3 for one in seen)
+    excused = sum(one.lag_us > patience // 3 for one in seen)
     return len(seen) - excused, excused
 
 

@@ -43,7 +43,7 @@ class Grown(NamedTuple):
 def grow(nodes: int, lasts: Lasts) -> Grown:
     """Take one turn with so many daemons."""
     with local_ring(nodes) as ring:
-        token_loss = ring.settings().parameters.token_loss
+        patience = ring.settings().parameters.patience()
         ring.flood()
         time.sleep(lasts.warm_up_s)
         began_us = now_us()
@@ -52,7 +52,7 @@ def grow(nodes: int, lasts: Lasts) -> Grown:
         rotation = ring.status(1)["rotation"]
         assert isinstance(rotation, dict)
         ring.flood(0)
-        excused = sum(one.lag_us > token_loss // 3 for one in seen)
+        excused = sum(one.lag_us > patience // 3 for one in seen)
         idle = _lightly(ring, min(1.5, lasts.seconds))
         hurt = _hurt(ring, lasts.kills)
         return Grown(

@@ -53,7 +53,7 @@ def test_three_settings_of_each_are_tried_and_ours_are_settings_that_a_daemon_ta
             "peers": {str(node): f"10.77.0.{node}:5405" for node in (1, 2, 3)},
             "timeouts": {key: f"{value}ms" for key, value in one.settings},
         }
-        assert parse(table, Path("/"), {}).parameters.token_loss == 1_000 * one.token_ms
+        assert parse(table, Path("/"), {}).parameters.patience() == 1_000 * one.token_ms
     for one in of(THEIRS):
         timeouts = dict(one.settings)
         assert timeouts["consensus"] * 10 >= 12 * timeouts["token"]  # else it refuses to start,

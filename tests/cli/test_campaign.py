@@ -146,6 +146,24 @@ def test_clients_are_judged_too(
     assert "happened" in result
 
 
+def test_the_second_engine_is_judged_by_what_it_promises(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--seeds", "0:3", "--engine", "transis", *SMALL]
+    assert campaign(*words, "--output", str(tmp_path), "--json") == EXIT_OK
+    result = last_object(capsys.readouterr().out)
+    assert main(["sim", "--jobs", "1", "--json", *words]) == EXIT_OK
+    said_by_sim = last_object(capsys.readouterr().out)
+    for key in said_by_sim.keys() - {"seconds", "trouble"}:
+        assert result[key] == said_by_sim[key], key
+    properties = result["properties"]
+    assert isinstance(properties, dict)
+    assert properties["LA1"]["pass"] == 3
+    assert "EVS4" not in properties
+    assert campaign("--seeds", "0:3", *SMALL, "--output", str(tmp_path)) == EXIT_USAGE
+    assert "its engine is transis, not totem" in capsys.readouterr().err
+
+
 def test_a_directory_that_is_taken_is_refused_in_a_sentence(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,8 +29,8 @@ from evensong.cli.up import Cluster
 from evensong.demo import play
 from evensong.demo.play import Narrator, Play, Record
 from evensong.errors import SparkUnavailable
-from evensong.sim.evs import PROPERTIES
 from evensong.sim.history import History
+from evensong.sim.rules import LANSIS, RING
 from evensong.sim.run import run_recorded
 from evensong.sim.swarm import swarm
 from evensong.trace.directory import read_directory
@@ -120,6 +120,26 @@ def test_daemons_are_hurt_and_their_traces_judged(
     result = json.loads(capsys.readouterr().out)
     assert result["kept"] is False
     assert result["violations"] > 0
+
+
+def test_the_second_engine_is_hurt_and_judged_by_what_it_promises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "kept"
+    words = ["demo", "--engine", "transis", "--json", "--keep", str(keep), *SHORT]
+    assert main(words) == EXIT_OK
+    printed = capsys.readouterr()
+    assert "their traces are held against what Transis promises" in printed.err
+    told = json.loads(printed.out)
+    assert told["kept"]
+    assert told["violations"] == 0
+    assert "EVS4" not in told["properties"]
+    for name in ("LV1", "LV2", "LC1", "LA1", "LS1", "LM1", "LW1"):
+        assert told["properties"][name]["checked"] > 0, name
+    acts = {one["act"] for one in told["changes"] if one["act"]}
+    assert acts == {"start", "kill", "restart", "partition", "merge"}
+    (killed,) = [one for one in told["changes"] if one["act"] == "kill"]
+    assert killed["cause"] == "silent"
 
 
 def test_without_spark_there_is_no_report_and_all_else(
@@ -221,7 +241,8 @@ def check_changes(changes: object) -> None:
 
 
 def test_every_property_is_part_of_one_promise() -> None:
-    assert sorted(name for names in PROMISES.values() for name in names) == sorted(PROPERTIES)
+    promised = sorted(name for names in PROMISES.values() for name in names)
+    assert promised == sorted({*RING.properties, *LANSIS.properties})
 
 
 def test_a_daemon_that_dies_by_itself_is_told_and_is_1(

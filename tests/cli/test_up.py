@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from evensong import Message
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_VIOLATION
 from evensong.cli.main import main
 from evensong.daemon.settings import load
+from evensong.sync import connect
 from tests.daemon.local import DEADLINE_S, wait_for
 
 
@@ -116,6 +118,28 @@ def test_a_cluster_that_is_there_is_started_as_it_is_or_not_at_all(
         assert said in capsys.readouterr().err
     with running(tmp_path, "--profile", "wan") as (_, pids):
         assert len(pids) == 2
+
+
+def test_a_cluster_of_the_second_engine_is_used_as_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = [str(tmp_path / f"n{node}.toml") for node in (1, 2)]
+    with running(tmp_path, "--nodes", "2", "--engine", "transis"):
+        with connect(tmp_path / "n2") as es, es.join("g") as group:
+            assert main(["send", configs[0], "g", "one", "two", "--safe"]) == EXIT_OK
+            events = [group.next_event(DEADLINE_S) for _ in range(3)]
+        assert [one.payload for one in events if isinstance(one, Message)] == [b"one", b"two"]
+        capsys.readouterr()
+        assert main(["status", configs[1]]) == EXIT_OK
+        told = capsys.readouterr().out
+        assert "stable in ring" in told
+        assert "token" not in told
+        assert main(["config", "check", configs[1]]) == EXIT_OK
+        assert 'engine = "transis"' in capsys.readouterr().out
+        assert main(["config", "tune", configs[1], "--seconds", "2"]) == EXIT_USAGE
+        assert "runs transis, which has no token" in capsys.readouterr().err
+    assert main(["up", "--dir", str(tmp_path), "--engine", "totem"]) == EXIT_USAGE
+    assert "n1.toml: says transis, not --engine totem" in capsys.readouterr().err
 
 
 def test_impatience_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from evensong import (
     Unreachable,
     View,
 )
+from evensong.core.engine import ENGINES
 from tests.client.company import company
 from tests.daemon.local import LocalCluster
 
@@ -72,7 +73,8 @@ def test_the_first_example_two_programs_one_group(tmp_path: Path) -> None:
             ann.kill()
 
 
-def test_two_daemons_carry_messages_of_all_sizes_in_one_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_daemons_carry_messages_of_all_sizes_in_one_order(tmp_path: Path, engine: str) -> None:
     async def main(cluster: LocalCluster) -> None:
         async with (
             asyncio.timeout(PATIENCE_S),
@@ -104,7 +106,7 @@ def test_two_daemons_carry_messages_of_all_sizes_in_one_order(tmp_path: Path) ->
                 assert (await (await ann.send("g", b"but this")).safe()).members == (1, 2)
                 assert (await early.safe()).members == (1, 2)  # it asks when all has been told
 
-    with LocalCluster(tmp_path, 2) as cluster:
+    with LocalCluster(tmp_path, 2, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))
@@ -149,9 +151,10 @@ def test_a_daemon_killed_under_a_program_leaves_no_receipt_hanging(tmp_path: Pat
         asyncio.run(main(cluster))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("service", [Service.AGREED, Service.SAFE])
 def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(
-    tmp_path: Path, service: Service
+    tmp_path: Path, service: Service, engine: str
 ) -> None:
     async def main(cluster: LocalCluster) -> None:
         async with company(cluster, "g") as together:
@@ -181,7 +184,7 @@ def test_receipts_that_are_waited_for_end_when_the_daemon_is_killed(
         heard = [one.opening for one in bob.heard if one.user == "ann"]
         check_ends(ends, safe_ends, heard)
 
-    with LocalCluster(tmp_path, 2) as cluster:
+    with LocalCluster(tmp_path, 2, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))
@@ -200,7 +203,8 @@ def check_ends(ordered: Sequence[object], safe: Sequence[object], heard: list[by
     assert len(heard) >= len(held) > 0
 
 
-def test_state_survives_a_daemon(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_state_survives_a_daemon(tmp_path: Path, engine: str) -> None:
     class Total:
         def __init__(self) -> None:
             self.total = 0
@@ -251,7 +255,7 @@ def test_state_survives_a_daemon(tmp_path: Path) -> None:
             if members == 1 and replica.total == 2_001:
                 return
 
-    with LocalCluster(tmp_path, 2) as cluster:
+    with LocalCluster(tmp_path, 2, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))

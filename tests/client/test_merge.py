@@ -5,7 +5,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from evensong import Message
+from evensong.core.engine import ENGINES
 from evensong.core.ids import ProcessorId
 from tests.client.company import Company, Member, company
 from tests.daemon.local import LocalCluster
@@ -82,14 +85,15 @@ async def part_and_meet(together: Company, votes: dict[ProcessorId, Votes]) -> N
         assert sorted(map(len, meeting.view.components)) == [len(RIGHT), len(LEFT)]
 
 
-def test_sides_that_meet_merge_their_states_into_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sides_that_meet_merge_their_states_into_one(tmp_path: Path, engine: str) -> None:
     votes = {node: Votes() for node in EVERYBODY}
 
     async def main(cluster: LocalCluster) -> None:
         async with company(cluster, "votes") as together:
             await part_and_meet(together, votes)
 
-    with LocalCluster(tmp_path, len(EVERYBODY)) as cluster:
+    with LocalCluster(tmp_path, len(EVERYBODY), engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(main(cluster))

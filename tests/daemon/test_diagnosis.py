@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evensong.core.totem.parameters import LAN
+from evensong.core.transis.parameters import LAN as LANSIS_LAN
 from evensong.daemon.diagnosis import Finding, diagnose, summary
 from evensong.daemon.facts import AboutFacts, Facts, PeerFacts, from_json, to_json
 
@@ -249,3 +250,25 @@ def test_facts_survive_the_way_through_json() -> None:
         from_json({**to_json(one), "peers": None})
     with pytest.raises(KeyError):
         from_json({"node": 1, "peers": []})
+
+
+def test_daemons_of_two_engines_are_told_so() -> None:
+    there = replace(ABOUT, state="stable", ring="3.77", parameters=LANSIS_LAN._asdict())
+    found = only(facts(peer(2, about=there), peer(3)))
+    assert (found.cause, found.about) == ("engine", (2,))
+    assert "n1 runs totem and n2 transis: `engine` must be the same" in found.sentence
+
+
+def test_lateness_is_measured_by_the_patience_of_a_domain() -> None:
+    lansis = LANSIS_LAN._asdict()
+    mates = [
+        peer(n, about=replace(one.about, state="stable", parameters=lansis))
+        for n in (2, 3)
+        if (one := peer(n)).about
+    ]
+    patience = LANSIS_LAN.patience()
+    calm = facts(*mates, state="stable", parameters=lansis, lag_us=patience // 3)
+    assert diagnose([calm]) == []
+    found = only(replace(calm, lag_us=patience // 3 + 1_000))
+    assert found.cause == "lag"
+    assert f"with a patience of {patience / 1e3:g} ms" in found.sentence

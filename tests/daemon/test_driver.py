@@ -20,7 +20,7 @@ from evensong.daemon.driver import ASIDE, Driver, Life, clock
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
 from evensong.daemon.seal import COUNTER, ENVELOPE, HEAD_SIZE, NAME_SIZE, Key, Sealer, make_key
-from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.daemon.settings import DATAGRAM_MAX, PACKET, Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.watch import Watch
 from evensong.sim.history import History
@@ -63,6 +63,7 @@ class Stage:
             Life(1, 7, 3),
             FIRST_START,
             PROFILES["lan"],
+            PACKET,
             Limits(),
             (1, 2, 3),
             Sealer("demo", key, 1, 7, 3),

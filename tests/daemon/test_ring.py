@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evensong.core.effects import Service
+from evensong.core.engine import ENGINES
 from evensong.core.totem.parameters import LAN
 from evensong.daemon.control import ask
 from evensong.daemon.flood import AHEAD
@@ -20,8 +21,9 @@ def is_refused(cluster: LocalCluster, node: int, reason: str) -> bool:
     return cluster.refused(node, reason) > 0
 
 
-def test_daemons_form_one_ring_and_deliver_in_one_order(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 5) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_daemons_form_one_ring_and_deliver_in_one_order(tmp_path: Path, engine: str) -> None:
+    with LocalCluster(tmp_path, 5, engine=engine) as cluster:
         cluster.start()
         ring = cluster.wait_for_ring()
         for node in cluster.nodes:
@@ -38,8 +40,11 @@ def test_daemons_form_one_ring_and_deliver_in_one_order(tmp_path: Path) -> None:
         assert services.count(Service.SAFE) == 5 * 50
 
 
-def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 5) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(
+    tmp_path: Path, engine: str
+) -> None:
+    with LocalCluster(tmp_path, 5, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         before = cluster.status(2)["incarnation"]
@@ -58,13 +63,14 @@ def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(tmp_path: Path) 
         assert after > before
         cluster.send(2, 10)
         cluster.wait_until_quiet(cluster.nodes)
-        history = cluster.check_history()
+        history = cluster.check_history(has_mates=True)
         assert history.lives[2, before].ended == "lost"
         assert len(history.lives[2, after].deliveries) >= 10
 
 
-def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 5) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path, engine: str) -> None:
+    with LocalCluster(tmp_path, 5, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         cluster.send(3, 100)
@@ -83,7 +89,7 @@ def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path) -> None:
         assert 100_000 < max(lag["worst_us"], lag["turn_worst_us"]) < up_ms * 1_000
         cluster.send(3, 10)
         cluster.wait_until_quiet(cluster.nodes)
-        cluster.check_history()
+        cluster.check_history(has_mates=True)
 
 
 def test_twenty_started_at_once_form_one_ring(tmp_path: Path) -> None:
@@ -101,8 +107,9 @@ def test_twenty_started_at_once_form_one_ring(tmp_path: Path) -> None:
         cluster.check_history()
 
 
-def test_both_sides_of_a_partition_go_on_and_merge(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 5) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_sides_of_a_partition_go_on_and_merge(tmp_path: Path, engine: str) -> None:
+    with LocalCluster(tmp_path, 5, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         left, right = [1, 2], [3, 4, 5]
@@ -122,7 +129,7 @@ def test_both_sides_of_a_partition_go_on_and_merge(tmp_path: Path) -> None:
         cluster.wait_for_ring()
         cluster.send(1, 10)
         cluster.wait_until_quiet(cluster.nodes)
-        cluster.check_history()
+        cluster.check_history(has_mates=True)
         assert cluster.refused(1, "ignored") > 0
 
 

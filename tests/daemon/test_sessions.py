@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from evensong.core.engine import ENGINES
 from evensong.core.groups.events import Cause, ErrorCode, Reconfigured, View
 from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
 from evensong.daemon.sessions import NUMBERS
@@ -29,8 +30,11 @@ def clients_of(cluster: LocalCluster, node: int) -> dict[str, object]:
     return clients
 
 
-def test_members_get_messages_in_one_order_with_views_and_receipts(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 3) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_members_get_messages_in_one_order_with_views_and_receipts(
+    tmp_path: Path, engine: str
+) -> None:
+    with LocalCluster(tmp_path, 3, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         with (

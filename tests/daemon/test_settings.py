@@ -6,6 +6,8 @@ import pytest
 
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.parameters import PROFILES
+from evensong.core.totem.parameters import Parameters as RingParameters
+from evensong.core.transis.parameters import LAN as LANSIS_LAN
 from evensong.daemon.settings import (
     FILE_MAX,
     Address,
@@ -32,6 +34,11 @@ def parsed(**changed: object) -> Settings:
     return parse(table, Path("base"), {})
 
 
+def of_ring(settings: Settings) -> RingParameters:
+    assert isinstance(settings.parameters, RingParameters)
+    return settings.parameters
+
+
 def complaint(**changed: object) -> str:
     with pytest.raises(BadSettings) as refused:
         parsed(**changed)
@@ -47,7 +54,7 @@ def test_a_small_file_is_enough() -> None:
     assert settings.processors() == 3
     assert settings.state == Path("base/state")
     assert settings.keys == (Path("base/cluster.key"),)
-    assert settings.parameters.token_loss == PROFILES["lan"].token_loss
+    assert of_ring(settings).token_loss == PROFILES["lan"].token_loss
     assert not settings.testing
 
 
@@ -59,7 +66,7 @@ def test_an_address_prints_as_it_is_written() -> None:
 
 
 def test_timeouts_change_a_profile() -> None:
-    parameters = parsed(profile="fast", timeouts={"token_loss": "60ms"}).parameters
+    parameters = of_ring(parsed(profile="fast", timeouts={"token_loss": "60ms"}))
     assert parameters.token_loss == 60_000
     assert parameters.join == PROFILES["fast"].join
 
@@ -75,7 +82,7 @@ def test_the_environment_overrides_the_file() -> None:
     assert settings.node == 3
     assert settings.listen == Address("0.0.0.0", 9000)
     assert settings.keys == (Path("base/new.key"), Path("base/old.key"))
-    assert settings.parameters.token_loss == 1_000_000
+    assert of_ring(settings).token_loss == 1_000_000
 
 
 def test_a_bad_override_names_its_key() -> None:
@@ -206,15 +213,15 @@ def test_a_multicast_group_has_an_address_an_interface_and_a_reach() -> None:
 
 def test_a_smaller_packet_leaves_less_for_a_frame() -> None:
     usual, small = parsed(), parsed(packet=1_200)
-    assert usual.parameters.datagram_max - small.parameters.datagram_max == 1_452 - 1_200
+    assert of_ring(usual).datagram_max - of_ring(small).datagram_max == 1_452 - 1_200
 
 
 def test_as_many_bytes_are_under_way_however_large_a_packet_is() -> None:
-    usual, jumbo = parsed().parameters, parsed(packet=8_952).parameters
+    usual, jumbo = of_ring(parsed()), of_ring(parsed(packet=8_952))
     for name in ("window_size", "messages_max"):
         before, now = (getattr(one, name) for one in (usual, jumbo))
         assert now == before * 1_452 // 8_952
-    assert parsed(packet=1_000).parameters.window_size == usual.window_size
+    assert of_ring(parsed(packet=1_000)).window_size == usual.window_size
 
 
 def test_the_smallest_packet_carries_the_largest_cluster() -> None:
@@ -241,12 +248,12 @@ def test_a_group_of_clients_may_use_the_socket() -> None:
 
 
 def test_auto_is_lan_until_something_was_measured() -> None:
-    assert parsed(profile="auto").parameters == parsed().parameters
+    assert of_ring(parsed(profile="auto")) == of_ring(parsed())
     measured = {"rotation": "2ms", "lag": "18ms"}
-    parameters = parsed(profile="auto", measured=measured).parameters
+    parameters = of_ring(parsed(profile="auto", measured=measured))
     assert parameters.token_loss == 90_000
     assert parameters.join == PROFILES["lan"].join * 90 // 300
-    changed = parsed(profile="auto", measured=measured, timeouts={"join": "9ms"}).parameters
+    changed = of_ring(parsed(profile="auto", measured=measured, timeouts={"join": "9ms"}))
     assert changed.join == 9_000
 
 
@@ -285,3 +292,33 @@ def test_what_is_no_small_file_is_not_read(tmp_path: Path) -> None:
     for path in (pipe, large, Path("/dev/zero")):
         with pytest.raises(BadSettings, match=f"{path}: is no file of at most"):
             load(path)
+
+
+def test_a_cluster_chooses_its_engine(tmp_path: Path) -> None:
+    ring = parse(GOOD, tmp_path, {})
+    assert ring.engine == "totem"
+    domain = parse({**GOOD, "engine": "transis"}, tmp_path, {})
+    assert domain.engine == "transis"
+    assert domain.parameters == LANSIS_LAN
+    assert effective(domain)["engine"] == "transis"
+    assert domain.limits().payload_max < domain.packet
+    timed = {**GOOD, "engine": "transis", "timeouts": {"heartbeat": "50ms"}, "allack": True}
+    assert parse(timed, tmp_path, {}).parameters == LANSIS_LAN._replace(heartbeat=50_000, allack=1)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"engine": "paxos"}, "engine: takes one of totem, transis; got 'paxos'"),
+        ({"engine": "transis", "timeouts": {"token_loss": "1s"}}, "token_loss is none of heart"),
+        ({"timeouts": {"heartbeat": "1s"}}, "heartbeat is none of token_retransmit"),
+        ({"engine": "transis", "profile": "auto"}, "profile: auto is from rotations of a token"),
+        ({"allack": True}, 'allack: takes `engine = "transis"` beside it'),
+        ({"engine": "transis", "timeouts": {"agree": "1ms"}}, "timeouts: for .* agree >= 2"),
+    ],
+)
+def test_what_an_engine_does_not_know_is_refused(
+    tmp_path: Path, extra: dict[str, object], said: str
+) -> None:
+    with pytest.raises(BadSettings, match=said):
+        parse({**GOOD, **extra}, tmp_path, {})

@@ -8,6 +8,7 @@ import pytest
 import evensong
 from evensong.cli.main import main
 from evensong.core.effects import Sent
+from evensong.core.engine import ENGINES
 from evensong.core.groups.events import SessionEvent, SessionId
 from evensong.daemon import spool as writing
 from evensong.daemon import telling as noting
@@ -207,8 +208,9 @@ def groups_of(cluster: LocalCluster) -> tuple[History, dict[str, Status]]:
     return judgement.history, {name: one.status for name, one in verdicts.by_property.items()}
 
 
-def test_daemons_trace_what_their_clients_are_told(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 3) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_daemons_trace_what_their_clients_are_told(tmp_path: Path, engine: str) -> None:
+    with LocalCluster(tmp_path, 3, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         asyncio.run(talk(cluster))

@@ -16,7 +16,7 @@ from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.opening import Opener
 from evensong.daemon.seal import Sealer, make_key
-from evensong.daemon.settings import DATAGRAM_MAX, Address
+from evensong.daemon.settings import DATAGRAM_MAX, PACKET, Address
 from evensong.daemon.stable import StableStore
 from tests.daemon.local import free_ports, own_host
 
@@ -56,6 +56,7 @@ class Pair:
             Life(node, 7, node),
             FIRST_START,
             PROFILES["lan"],
+            PACKET,
             Limits(),
             NODES,
             Sealer("demo", KEY, node, 7, node),

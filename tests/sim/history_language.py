@@ -9,7 +9,8 @@ A line a life: `name: step, step, …`. Lives of one processor over restarts are
     del m1                  delivers a unit that somebody sends
     token R1 5 sent 3 fcc 4 a visit of the token
     window R1 7 of 9        7 messages are unacknowledged where 9 may be
-    commit R1               the membership protocol agrees to R1
+    commit R1               the membership protocol agrees to R1; `agree` and `stable` are states
+                            of the second engine
     quiesce, fail, stop     the end; a line without one is a recording that was cut off
     lost                    the end, some time after what was recorded last
 
@@ -130,8 +131,8 @@ def _perform(life: Life, step: str, now: int, units: dict[str, _Unit]) -> None:
         life.visit(TokenVisit(conf_id(ring), int(token_seq), 0, 0, int(fcc), int(sent), 0), now)
     elif verb == "window":
         life.grow_window(WindowGrown(conf_id(words[0]), int(words[1]), int(words[3])), now)
-    elif verb == "commit":
-        life.change_state(StateChange("commit", conf_id(words[0]), "", 0), now)
+    elif verb in ("commit", "agree", "stable"):
+        life.change_state(StateChange(verb, conf_id(words[0]), "", 0), now)
     else:
         assert verb in ("quiesce", "fail", "stop", "lost"), step
         life.end(verb, now)

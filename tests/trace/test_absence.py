@@ -1,17 +1,22 @@
 """What is not there is unknown; it breaks nothing, and hides nothing of what is there."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations
+from typing import TypeAlias
 
 import pytest
 
 from evensong.sim.history import Life
 from evensong.sim.run import run_recorded
+from evensong.sim.setup import Setup
 from evensong.sim.swarm import swarm
+from evensong.sim.transis.swarm import swarm as domain
 from evensong.trace.absence import absent_lives
 from evensong.trace.assembly import TracedLife
 from evensong.trace.judge import Judgement, judge
 from tests.sim.history_language import history
+
+Draw: TypeAlias = Callable[[int, int, int], Setup]
 
 
 def judged(lives: Iterable[Life]) -> Judgement:
@@ -22,9 +27,10 @@ def told(text: str, *left_out: tuple[int, int]) -> Judgement:
     return judged(life for key, life in history(text).lives.items() if key not in left_out)
 
 
+@pytest.mark.parametrize("draw", [swarm, domain])
 @pytest.mark.parametrize("seed", [0, 5, 11, 39])
-def test_a_sound_run_is_never_broken_by_what_is_absent(seed: int) -> None:
-    _, run = run_recorded(swarm(seed, 4, 60))
+def test_a_sound_run_is_never_broken_by_what_is_absent(seed: int, draw: Draw) -> None:
+    _, run = run_recorded(draw(seed, 4, 60))
     whole = judged(run.lives.values())
     assert whole.verdict == "holds"
     assert whole.is_complete
@@ -37,6 +43,12 @@ def test_a_sound_run_is_never_broken_by_what_is_absent(seed: int) -> None:
     for absence in absences[:40]:
         rest = judged(life for key, life in run.lives.items() if key not in absence)
         assert rest.verdicts.holds, (absence, rest.verdicts.explain())
+
+
+@pytest.mark.parametrize("seed", [3, 18])
+def test_who_ends_while_it_agrees_may_be_in_a_view_that_it_never_installed(seed: int) -> None:
+    _, run = run_recorded(domain(seed))
+    assert absent_lives(run) == []
 
 
 RESTARTED = """

@@ -20,8 +20,9 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.progress import Progress
+from evensong.core.engine import ENGINES, TOTEM
 from evensong.core.ids import PROCESSORS_MAX
-from evensong.sim.tally import Failure, Tally, statuses_of
+from evensong.sim.tally import Failure, Tally
 from evensong.spark.session import add_spark_options, session_from
 from evensong.spark.settings import SMALL_BYTES
 
@@ -72,6 +73,12 @@ def register(subparsers: Subparsers) -> None:
         "--clients",
         action="store_true",
         help="clients join groups, send and keep replicated state; groups are checked, too",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=TOTEM,
+        help=f"what the processors run (default: {TOTEM})",
     )
     parser.add_argument(
         "--output",
@@ -131,7 +138,9 @@ def run(args: argparse.Namespace) -> int:
 
         traces = len(args.seeds) if args.keep_traces == ALL else args.keep_traces
         traces = min(traces, len(args.seeds))
-        campaign = Campaign(args.seeds, args.nodes, args.messages, args.clients, traces)
+        campaign = Campaign(
+            args.seeds, args.nodes, args.messages, args.clients, traces, args.engine
+        )
         return _Command(args, spark, campaign, time.monotonic() - started).run()
 
 
@@ -154,7 +163,7 @@ class _Command:
         self._campaign: Final = campaign
         self._session_s = session_s
         self._seeds: Final = f"{campaign.seeds.start}:{campaign.seeds.stop}"
-        self._tally: Final = Tally(clients=campaign.clients)
+        self._tally: Final = Tally(clients=campaign.clients, engine=campaign.engine)
         output = args.output or f"out/{campaign.name()}"
         self._store: Final[Store] = Store(Folder(spark, output), campaign)
         self._conductor: Final = Conductor(spark, campaign, self._store)
@@ -230,8 +239,7 @@ class _Command:
             self._tally.add(done)
             task, outcome, _ = done
             if outcome and (outcome.violations or self._campaign.keeps_trace(task.seed)):
-                judged = statuses_of(outcome, clients=self._campaign.clients)
-                self._statuses[task.run_id()] = judged
+                self._statuses[task.run_id()] = self._campaign.statuses(outcome)
 
     # What fails
 

@@ -124,8 +124,8 @@ def _told(path: Path, checked: "Settings") -> str:
         f"{path}: good",
         f"  node {checked.node} ({checked.name}) of {checked.processors()} "
         f"in cluster {checked.cluster}, {seal}",
-        f"  a crash is noticed after {parameters.token_loss / 1_000:g} ms, "
-        f"the silent are given up after {parameters.consensus / 1_000:g} ms more",
+        f"  a crash is noticed after {parameters.patience() / 1_000:g} ms, "
+        f"the silent are given up after {parameters.agreement() / 1_000:g} ms more",
         "  in effect:",
     ]
     for key, value in effective(checked).items():

@@ -16,6 +16,7 @@ from evensong.cli import simulated
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION, Subparsers, add_command
 from evensong.cli.paper import Paper
 from evensong.cli.up import interruptible
+from evensong.core.engine import ENGINES, TOTEM, TRANSIS
 from evensong.errors import BadSettings, SparkFailed, SparkUnavailable
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ CALM_LEAST_S, CALM_MOST_S = 0.1, 60.0
 SEED: Final = 1
 OUT: Final = "out"
 PAGE: Final = "report.html"
+PROMISED: Final = {TOTEM: "extended virtual synchrony", TRANSIS: "what Transis promises"}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -42,6 +44,7 @@ def register(subparsers: Subparsers) -> None:
     )
     real = parser.add_argument_group("on real daemons, on this machine")
     real.add_argument("--nodes", type=_nodes, metavar="N", help=f"daemons (default: {NODES})")
+    real.add_argument("--engine", choices=ENGINES, help=f"what orders messages (default: {TOTEM})")
     real.add_argument(
         "--keep",
         type=Path,
@@ -105,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             directory = _empty(args.keep)
         record = _perform(directory, args, live)
-        live.tell("their traces are held against extended virtual synchrony")
+        live.tell(f"their traces are held against {PROMISED[args.engine or TOTEM]}")
         findings = examine(directory, record)
         reported = _report(directory, args, live)
     if args.json:
@@ -141,11 +144,12 @@ def _perform(directory: Path, args: argparse.Namespace, live: "_Live") -> "Recor
     from evensong.demo.play import perform
 
     nodes = NODES if args.nodes is None else args.nodes
-    return perform(directory, nodes, CALM_S if args.calm is None else args.calm, live)
+    calm_s = CALM_S if args.calm is None else args.calm
+    return perform(directory, nodes, calm_s, live, args.engine or TOTEM)
 
 
 def _refuse_mixtures(args: argparse.Namespace) -> None:
-    real, story = ("nodes", "keep", "calm", "report"), ("seed", "out")
+    real, story = ("nodes", "engine", "keep", "calm", "report"), ("seed", "out")
     for name in real if args.simulated else story:
         if getattr(args, name) is not None:
             where = "without --simulated" if args.simulated else "with --simulated"

@@ -14,6 +14,7 @@ from evensong.cli.command import (
 )
 from evensong.cli.targets import states_of, understood
 from evensong.cli.text import counts, table
+from evensong.core.engine import TOTEM
 from evensong.errors import BadRequest, Unreachable
 
 
@@ -166,6 +167,15 @@ def _ago(ms: int) -> str:
     return f"{seconds:.1f} s"
 
 
+def _rotation(rotation: dict[str, int]) -> str:
+    if not rotation["count"]:
+        return "  the token has not been measured: no traffic yet"
+    return (
+        f"  the token comes round in {rotation['p50_us'] / 1_000:.1f} ms, at worst in "
+        f"{rotation['p99_us'] / 1_000:.1f} ms but for one in a hundred"
+    )
+
+
 def _details(one: dict[str, object]) -> str:
     lag, peers, rotation, trace = one["lag"], one["peers"], one["rotation"], one["trace"]
     assert isinstance(rotation, dict)
@@ -174,20 +184,19 @@ def _details(one: dict[str, object]) -> str:
     assert isinstance(peers, dict)
     clients = one["clients"]
     assert isinstance(clients, dict)
+    is_ring = one.get("engine", TOTEM) == TOTEM
     lines = [
         f"{one['name']}: node {one['node']} of cluster {one['cluster']}, "
         f"incarnation {one['incarnation']}, up {int(str(one['up_ms'])) / 1_000:.1f} s"
         + (", INSECURE" if one["insecure"] else ""),
         f"  {one['state']} in ring {one['ring']} of {_members(one)}; because: {one['cause']}",
         f"  sent {one['sent']}, delivered {one['delivered']}, waiting {one['backlog']}, "
-        f"configurations {one['configurations']}, token visits {one['token_visits']}",
+        f"configurations {one['configurations']}"
+        + (f", token visits {one['token_visits']}" if is_ring else ""),
         f"  refused: {counts(one['refused'])}",
-        f"  dropped by the ring: {counts(one['dropped'])}",
+        f"  dropped by {'the ring' if is_ring else one['engine']}: {counts(one['dropped'])}",
         f"  could not be sent: {counts(one['send_errors'])}",
-        f"  the token comes round in {rotation['p50_us'] / 1_000:.1f} ms, at worst in "
-        f"{rotation['p99_us'] / 1_000:.1f} ms but for one in a hundred"
-        if rotation["count"]
-        else "  the token has not been measured: no traffic yet",
+        *([_rotation(rotation)] if is_ring else []),
         f"  own lateness: {lag['recent_us'] / 1_000:.1f} ms lately, "
         f"{lag['worst_us'] / 1_000:.1f} ms at worst",
         f"  trace: {trace['level']}"

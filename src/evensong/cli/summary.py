@@ -9,6 +9,7 @@ from evensong.cli.paper import Paper
 from evensong.cli.trace import plain_verdict
 from evensong.core.ids import ProcessorId
 from evensong.core.totem.parameters import PROFILES
+from evensong.core.transis.parameters import PROFILES as LANSIS_PROFILES
 from evensong.demo.findings import Findings, ViewChange
 from evensong.demo.play import PROFILE, Act, named
 from evensong.sim.evs import Status, Verdict
@@ -29,6 +30,15 @@ CAUSES: Final = {
     "leave": "somebody said farewell",
     "consensus timeout": "somebody had stopped answering",
     "fail to receive": "somebody heard the token and no messages",
+    "silent": f"somebody was not heard for {LANSIS_PROFILES[PROFILE].patience() // MS} ms",
+    "foreign message": "it heard somebody of another view",
+    "a member heard foreign messages": "somebody with it heard somebody of another view",
+    "join message": "somebody proposed another membership",
+    "is in another view": "somebody had gone on to another view",
+    "accused me": "somebody had given it up",
+    "restarted": "somebody had started anew",
+    "left": "somebody said farewell",
+    "stuck": "somebody acknowledged nothing any more",
 }
 
 PROMISES: Final = {  # what a newcomer can rely on, and the properties that say it exactly
@@ -40,11 +50,13 @@ PROMISES: Final = {  # what a newcomer can rely on, and the properties that say 
         "EVS6.3",
         "TG",
         "FIFO",
+        "LC1",
+        "LA1",
     ),
     "what is delivered was sent, once and unaltered": ("EVS1.2", "EVS1.3", "EVS1.4", "TR2"),
-    "who sends delivers it too, unless it crashes": ("EVS3", "TR3", "LV-1"),
-    "a safe message reaches every member, unless it crashes": ("EVS7.1", "EVS7.2", "TF3"),
-    "who stays together delivers the same between two changes": ("EVS4",),
+    "who sends delivers it too, unless it crashes": ("EVS3", "TR3", "LV-1", "LB1"),
+    "a safe message reaches every member, unless it crashes": ("EVS7.1", "EVS7.2", "TF3", "LS1"),
+    "who stays together delivers the same between two changes": ("EVS4", "LV1", "LV2"),
     "changes of membership are the same for all, and at one place among the messages": (
         "EVS2.1",
         "EVS2.2",
@@ -54,8 +66,12 @@ PROMISES: Final = {  # what a newcomer can rely on, and the properties that say 
         "TM4",
         "LV-2",
         "LV-3",
+        "LM1",
+        "LM2",
+        "LM3",
     ),
     "there is one token in a ring": ("TF1", "TF2"),
+    "no more is under way than flow control allows": ("LW1",),
 }
 
 
@@ -194,7 +210,9 @@ class _Summary:
                 for sample in verdict.samples:
                     self._say(f"         {sample.text}", "red")
         for promise, names in PROMISES.items():
-            self._promise(promise, [by_name[name] for name in names if name in by_name])
+            verdicts_on = [by_name[name] for name in names if name in by_name]
+            if verdicts_on:  # else it is of another engine
+                self._promise(promise, verdicts_on)
         if verdicts.n_unknown:
             self._say("what is unknown is not passed: a killed daemon takes along what it did last")
         last = found.last_ring

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from evensong.cli.command import EXIT_OK, EXIT_VIOLATION
 from evensong.cli.targets import states_of
+from evensong.core.engine import TOTEM
+from evensong.errors import BadSettings
 
 if TYPE_CHECKING:
     from evensong.daemon.tuning import Measured
@@ -55,6 +57,8 @@ def _measured(state: Path) -> "Measured | None":
     from evensong.daemon.tuning import Measured
 
     status = ask(state, {"do": "status"})
+    if status.get("engine", TOTEM) != TOTEM:
+        raise BadSettings(f"{state}: runs {status['engine']}, which has no token to be measured")
     rotation, lag = status["rotation"], status["lag"]
     assert isinstance(rotation, dict)
     assert isinstance(lag, dict)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, final
 
 from evensong.cli.command import EXIT_OK, EXIT_UNREACHABLE, Subparsers, add_command
+from evensong.core.engine import ENGINES, SETTLED, TOTEM
 from evensong.errors import BadSettings, Unreachable
 
 NODES: Final = 3
@@ -53,6 +54,9 @@ def register(subparsers: Subparsers) -> None:
         "--profile", choices=["fast", "lan", "wan"], help=f"timeouts (default: {PROFILE})"
     )
     parser.add_argument(
+        "--engine", choices=ENGINES, help=f"what orders messages (default: {TOTEM})"
+    )
+    parser.add_argument(
         "--trace",
         choices=["off", "views", "events"],
         help="what the daemons write down (default: views); messages can be checked with events",
@@ -80,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             args.nodes or NODES,
             args.profile or PROFILE,
             is_insecure=args.insecure,
-            extra=f'trace = "{args.trace or TRACE}"',
+            extra=f'trace = "{args.trace or TRACE}"\nengine = "{args.engine or TOTEM}"',
         )
         cluster = Cluster(configs)
         try:
@@ -110,6 +114,7 @@ def _found(directory: Path, args: argparse.Namespace) -> list[Path]:
         for option, wanted, there in (
             ("--profile", args.profile, settings.profile),
             ("--trace", args.trace, settings.trace),
+            ("--engine", args.engine, settings.engine),
         ):
             if wanted not in (None, there):
                 raise BadSettings(
@@ -248,7 +253,7 @@ class Cluster:
             except Unreachable:
                 return ""
             members = status["members"]
-            if status["state"] != "operational" or not isinstance(members, list):
+            if status["state"] not in SETTLED or not isinstance(members, list):
                 return ""
             rings.add((str(status["ring"]), len(members)))
         ring, size = rings.pop()

@@ -22,10 +22,12 @@ from evensong.core.totem import wire as ring_wire
 from evensong.core.totem.parameters import PROFILES as RING_PROFILES
 from evensong.core.totem.parameters import Parameters as RingParameters
 from evensong.core.totem.ring import SingleRing
+from evensong.core.totem.states import State as RingState
 from evensong.core.transis import wire as lansis_wire
 from evensong.core.transis.lansis import Lansis
 from evensong.core.transis.parameters import PROFILES as LANSIS_PROFILES
 from evensong.core.transis.parameters import Parameters as LansisParameters
+from evensong.core.transis.states import State as LansisState
 
 Parameters: TypeAlias = RingParameters | LansisParameters
 Engine: TypeAlias = SingleRing | Lansis
@@ -40,6 +42,7 @@ ACKS_ROOM: Final = 8  # acknowledgements that a full datagram has room for; more
 SETTLED: Final = ("operational", "stable")
 STEADY: Final = (*SETTLED, "collect")
 CHANGING: Final = ("gather", "agree")
+FIELDS: Final = {TOTEM: RingParameters._fields, TRANSIS: LansisParameters._fields}
 
 
 def make_engine(
@@ -59,6 +62,13 @@ def make_engine(
 def name_of(parameters: Parameters) -> str:
     """Return the name of the engine that parameters are of."""
     return TRANSIS if isinstance(parameters, LansisParameters) else TOTEM
+
+
+def engine_in(state: str) -> str:
+    """Return the engine that has a state of this name, or nothing."""
+    if state in {one.value for one in LansisState}:
+        return TRANSIS
+    return TOTEM if state in {one.value for one in RingState} else ""
 
 
 def profile(engine: str, name: str, processors: int) -> Parameters:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from evensong.core.engine import engine_in
 from evensong.core.ids import ProcessorId
 from evensong.daemon.facts import Facts, PeerFacts
 
 REFUSED: Final = frozenset(["key", "cluster", "version", "unsealed", "sealed"])
 ANSWERS_LEAST: Final = 3  # of the five small probes; fewer say nothing of larger ones
 CLOCK_US: Final = 500_000
-LAG_SHARE: Final = 3  # a lateness beyond this part of token_loss explains suspicions
+LAG_SHARE: Final = 3  # a lateness beyond this part of others' patience explains suspicions
 
 
 class Finding(NamedTuple):
@@ -94,6 +95,20 @@ def _is_one_way(facts: Facts, peer: PeerFacts) -> bool:
     return not peer.answers and heard is not None and heard < facts.took_ms
 
 
+def _has_other_engine(facts: Facts, peer: PeerFacts) -> bool:
+    """Whether a peer tells a state that only another engine has."""
+    here, there = engine_in(facts.state), engine_in(peer.about.state if peer.about else "")
+    return bool(here and there) and here != there
+
+
+def _say_engine(facts: Facts, peers: list[PeerFacts]) -> str:
+    theirs = ", ".join(f"{one.name} {engine_in(one.about.state)}" for one in peers if one.about)
+    return (
+        f"{facts.name} runs {engine_in(facts.state)} and {theirs}: `engine` must be the same at "
+        "all daemons, and who differs is not heard"
+    )
+
+
 def _differing(facts: Facts, peer: PeerFacts) -> list[str]:
     """Name the parameters in which a peer differs, with both values."""
     if peer.about is None:
@@ -127,7 +142,15 @@ def _say_apart(facts: Facts, peers: list[PeerFacts]) -> str:
 
 
 def _is_late(facts: Facts, lag_us: int) -> bool:
-    return lag_us > facts.parameters["token_loss"] // LAG_SHARE
+    return lag_us > _patience(facts)[1] // LAG_SHARE
+
+
+def _patience(facts: Facts) -> tuple[str, int]:
+    """Return after how long a silence others suspect this daemon, and what that is called."""
+    told = facts.parameters
+    if "token_loss" in told:
+        return "token_loss", told["token_loss"]
+    return "patience", 2 * told["heartbeat"] + told["pace_max"] + told["probes"] * told["probe"]
 
 
 def _say_key(facts: Facts, peers: list[PeerFacts]) -> str:
@@ -185,9 +208,10 @@ def _say_clock(facts: Facts, peers: list[PeerFacts]) -> str:
 
 def _say_late(facts: Facts, peers: list[PeerFacts]) -> str:
     worst = max(one.about.lag_us for one in peers if one.about)
+    name, patience = _patience(facts)
     return (
-        f"{_names(peers)} attended to timers up to {worst / 1e3:.0f} ms late, with a token_loss of "
-        f"{facts.parameters['token_loss'] / 1e3:g} ms: too busy a machine, or too short a timeout"
+        f"{_names(peers)} attended to timers up to {worst / 1e3:.0f} ms late, with a {name} of "
+        f"{patience / 1e3:g} ms: too busy a machine, or too short a timeout"
     )
 
 
@@ -273,6 +297,7 @@ RULES: Final[tuple[tuple[str, Rule, Words], ...]] = (
         lambda _, peer: not peer.answers,
         _say_silent,
     ),
+    ("engine", _has_other_engine, _say_engine),
     ("parameters", lambda facts, peer: bool(_differing(facts, peer)), _say_parameters),
     ("peers", lambda facts, peer: bool(_unlisted(facts, peer)), _say_peers),
     ("apart", _is_apart, _say_apart),
@@ -332,13 +357,14 @@ def _of_itself(facts: Facts) -> list[Finding]:
             )
         )
     if _is_late(facts, facts.lag_us):
+        name, patience = _patience(facts)
         found.append(
             Finding(
                 "lag",
                 facts.node,
                 (facts.node,),
                 f"{facts.name} itself attended to timers up to {facts.lag_us / 1e3:.0f} ms late, "
-                f"with a token_loss of {facts.parameters['token_loss'] / 1e3:g} ms: too busy a "
+                f"with a {name} of {patience / 1e3:g} ms: too busy a "
                 "machine, or too short a timeout",
             )
         )

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from evensong import __version__
+from evensong.core.engine import FIELDS, engine_in
 from evensong.core.ids import ProcessorId
-from evensong.core.totem.parameters import Parameters
 from evensong.daemon.control import Answer, Request
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.driver import STRANGER, Driver, clock
@@ -216,13 +216,13 @@ class Doctor:
             rtt_us=patient.rtt_us,
             size=patient.size or None,
             clock_offset_us=patient.clock_offset_us,
-            about=_about_facts(about) if about else None,
+            about=_about_facts(about, self._settings().engine) if about else None,
         )
 
 
-def _about_facts(about: About) -> AboutFacts:
+def _about_facts(about: About, our_engine: str) -> AboutFacts:
     heard = about.heard_us_ago
-    names = Parameters._fields
+    names = FIELDS[engine_in(about.state) or our_engine]
     return AboutFacts(
         version=about.version,
         state=about.state,

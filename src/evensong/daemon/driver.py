@@ -29,6 +29,7 @@ from evensong.core.effects import (
     Unicast,
     WindowGrown,
 )
+from evensong.core.engine import CHANGING, STEADY, TOTEM, Parameters, name_of
 from evensong.core.groups.events import SessionEvent
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration, ProcessorId
@@ -37,14 +38,13 @@ from evensong.core.run import Run
 from evensong.core.stable import StableRecord
 from evensong.core.timer import NEVER
 from evensong.core.totem import wire
-from evensong.core.totem.parameters import Parameters
 from evensong.daemon.burst import Burst
 from evensong.daemon.datagrams import Datagrams
 from evensong.daemon.lag import Lag
 from evensong.daemon.listener import Listener
 from evensong.daemon.opening import Opener
 from evensong.daemon.outbox import Feed, Outbox, marked
-from evensong.daemon.seal import OVERHEAD, PIECES_AT, Key, Refused, Sealer, pieces_of
+from evensong.daemon.seal import PIECES_AT, Key, Refused, Sealer, pieces_of
 from evensong.daemon.settings import Address
 from evensong.daemon.stable import StableStore
 from evensong.daemon.transmitter import Transmitter
@@ -128,6 +128,7 @@ class Driver:
         life: Life,
         record: StableRecord,
         parameters: Parameters,
+        datagram_size: int,
         limits: Limits,
         electorate: tuple[ProcessorId, ...],
         sealer: Sealer,
@@ -152,7 +153,7 @@ class Driver:
         self.tell: Tell = _ignore_events
         self.write_few: Chore = _ignore_time
         self.watch: Final = Watch()
-        self.lag: Final = Lag(parameters.token_loss)
+        self.lag: Final = Lag(parameters.patience())
         self.configuration: Configuration | None = None
         self.installed_at = 0  # when that configuration was delivered
         self.change: StateChange | None = None
@@ -173,8 +174,8 @@ class Driver:
         self.why = ""
         self._has_slept = False  # before this turn: nothing was ready when the loop asked
         self._is_unrecorded = False  # the core is in a ring that the disk has not
-        datagram_size = parameters.datagram_max + OVERHEAD
-        self._transmitter: Final = Transmitter(sealer, datagrams, datagram_size)
+        has_rows = name_of(parameters) == TOTEM
+        self._transmitter: Final = Transmitter(sealer, datagrams, datagram_size, has_rows=has_rows)
         self._opener: Final = opener
         self._datagrams: Final = datagrams
         self._store: Final = store
@@ -184,7 +185,7 @@ class Driver:
         self._hear_deliver: Final = _those_who_want(Listener.deliver, hearing)
         self._hear_visit: Final = _those_who_want(Listener.visit, hearing)
         self._listeners: Final = hearing
-        self._leave_grace_us: Final = 2 * parameters.token_loss
+        self._leave_grace_us: Final = 2 * parameters.patience()
         self._leave_by = NEVER
         self._chores_at = clock()
         for descriptor in datagrams.filenos():
@@ -398,7 +399,8 @@ class Driver:
             elif isinstance(effect, SafeLine):
                 pass  # the node has told its sessions
             elif isinstance(effect, WindowGrown):
-                pass  # the engine of daemons has no such window
+                for listener in self._listeners:
+                    listener.grow_window(effect, now)
             elif isinstance(effect, StateChange):
                 self._change_state(effect, now)
             elif isinstance(effect, Install):
@@ -425,8 +427,8 @@ class Driver:
 
     def _change_state(self, change: StateChange, now: int) -> None:
         before, self.change = self.change, change
-        if change.state == "gather":
-            if before is not None and before.state == "operational":
+        if change.state in CHANGING:
+            if before is not None and before.state in STEADY:
                 assert self.configuration is not None
                 lag_us = self.lag.suspect_us(now)
                 self.breaks.append(

@@ -1,6 +1,6 @@
 """Who is told what a daemon's ring does."""
 
-from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit
+from evensong.core.effects import Deliver, Sent, StateChange, TokenVisit, WindowGrown
 from evensong.core.ids import Configuration
 
 
@@ -24,6 +24,9 @@ class Listener:
 
     def visit(self, visit: TokenVisit, now: int) -> None:
         """The token was here."""
+
+    def grow_window(self, grown: WindowGrown, now: int) -> None:
+        """More is unacknowledged than before in this view."""
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """This life is over: `stop` in good order, or `fail`."""

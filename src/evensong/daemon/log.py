@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TextIO, final
 
 from evensong.core.effects import StateChange
+from evensong.core.engine import CHANGING, SETTLED, STEADY
 from evensong.core.ids import Configuration, ProcessorId
 from evensong.daemon.lines import Lines
 from evensong.daemon.listener import Listener
@@ -54,12 +55,13 @@ class Log(Listener):
 
     def change_state(self, change: StateChange, now: int) -> None:
         """Say that a ring broke or stands; further rounds of a search are not news."""
-        if change.state == "gather" and self._state in ("", "operational"):
+        if change.state in CHANGING and self._state in ("", *STEADY):
             self._gather_at = now
             about = f" (n{change.about})" if change.about else ""
-            self.say(f"looks for a ring, because: {change.cause}{about}")
-        elif change.state == "operational":
-            self.say(f"operational after {(now - self._gather_at) / 1_000:.1f} ms")
+            what = "a ring" if change.state == "gather" else "another view"
+            self.say(f"looks for {what}, because: {change.cause}{about}")
+        elif change.state in SETTLED and self._state not in ("", *STEADY):
+            self.say(f"{change.state} after {(now - self._gather_at) / 1_000:.1f} ms")
         self._state = change.state
 
     def end(self, how: str, now: int, cause: str = "") -> None:

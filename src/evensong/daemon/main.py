@@ -17,7 +17,9 @@ from types import FrameType
 from typing import Final, TextIO, final
 
 from evensong import __version__
+from evensong.core.engine import Parameters
 from evensong.core.stable import StableRecord
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.daemon import lastwords
 from evensong.daemon.control import ControlServer
 from evensong.daemon.datagrams import Datagrams
@@ -171,20 +173,27 @@ def _driver(
     listeners: list[Listener],
 ) -> Driver:
     parameters = settings.parameters
-    replay_window = max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)
     return Driver(
         life,
         record,
         parameters,
+        settings.packet,
         settings.limits(),
         settings.voters(),
         Sealer(settings.cluster, keys[0] if keys else None, *life),
-        Opener(settings.cluster, keys, replay_window, DATAGRAM_MAX),
+        Opener(settings.cluster, keys, _replay_window(parameters), DATAGRAM_MAX),
         datagrams,
         StableStore(settings.state),
         settings.peers,
         listeners,
     )
+
+
+def _replay_window(parameters: Parameters) -> int:
+    # In a broadcast domain whoever holds a message may send it, so the counter runs faster.
+    if isinstance(parameters, LansisParameters):
+        return max(REPLAY_WINDOW_MIN, 8 * parameters.w_high)
+    return max(REPLAY_WINDOW_MIN, 4 * parameters.window_size)
 
 
 def _introduce(log: Log, settings: Settings, life: Life) -> None:

@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from evensong.core.engine import TRANSIS, Parameters
 from evensong.core.groups.events import SessionEvent
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.daemon.converter import Converter, close_leftovers, lock_trace
 from evensong.daemon.driver import Driver, Life, clock
 from evensong.daemon.flight import Flight
@@ -17,7 +19,12 @@ from evensong.daemon.spool import Spool, Traced
 from evensong.daemon.telling import Telling
 from evensong.errors import CannotStart
 
-TRACED_LIMITS: Final = ("window_size", "messages_max")
+
+def traced_limits(parameters: Parameters) -> dict[str, int | str]:
+    """Return what the trace tells of the engine: whoever reads it judges by that."""
+    if isinstance(parameters, LansisParameters):
+        return {"engine": TRANSIS, "w_high": parameters.w_high}
+    return {"window_size": parameters.window_size, "messages_max": parameters.messages_max}
 
 
 @final
@@ -25,7 +32,7 @@ class Memory:
     """The trace, unless it is off, and the flight recorder of one life."""
 
     def __init__(self, settings: Settings, life: Life, say: Callable[[str], None]) -> None:
-        host, token_loss_us = host_id(), settings.parameters.token_loss
+        host, token_loss_us = host_id(), settings.parameters.patience()
         self.flight: Final = Flight(
             life.incarnation,
             life.boot,
@@ -56,7 +63,7 @@ class Memory:
             directory,
             host,
             token_loss_us,
-            {name: getattr(settings.parameters, name) for name in TRACED_LIMITS},
+            traced_limits(settings.parameters),
         )
         self._converter = Converter(directory, settings.trace_keep, say)
         self.spool = Spool(traced, clock(), say)

@@ -24,8 +24,9 @@ from evensong.errors import BadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a message of one datagram needs besides its payload, also when recovery wraps it.
-WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + UNIT.size + len(FOREIGN)
+MARK: Final = UNIT.size + len(FOREIGN)  # what a test packet has before its payload
+# On a ring: what a message of one datagram needs besides it, also when recovery wraps it.
+WRAPPING: Final = OVERHEAD + REGULAR_FRAME.size + MESSAGE.size + MARK
 BACKLOG_MAX: Final = 100_000  # packets that may wait for the token
 PAYLOADS_MAX: Final = 10_000  # of one request
 FLOOD_MAX_S: Final = 86_400
@@ -99,6 +100,7 @@ class Orders:
             "listen": str(settings.listen),
             "insecure": not settings.keys,
             "leaving": driver.is_leaving(),
+            "engine": settings.engine,
             "state": change.state if change else "",
             "state_cause": change.cause if change else "",
             "ring": str(configuration.conf_id) if configuration else "",
@@ -258,7 +260,7 @@ class Orders:
         return {"ignored": sorted(self._driver.ignored)}
 
     def _payload_max(self) -> int:
-        return self._settings.packet - WRAPPING
+        return self._settings.packet - self._settings.wrapping() - MARK
 
     def _must_be_testing(self, order: str) -> None:
         if not self._settings.testing:

@@ -17,7 +17,7 @@ from evensong.daemon.settings import Settings
 from evensong.errors import BadRequest, BadSettings, EvensongError
 
 CHANGEABLE: Final = frozenset(["peers", "keys", "advertise"])
-KEYS_OF_FIELD: Final = {"parameters": "profile, measured, timeouts or packet"}
+KEYS_OF_FIELD: Final = {"parameters": "engine, profile, measured, timeouts or packet"}
 
 
 @final

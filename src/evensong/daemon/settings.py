@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from evensong.core.engine import ENGINES, TOTEM, TRANSIS, Parameters, name_of, wrapping
+from evensong.core.engine import profile as profile_of
 from evensong.core.groups.limits import LENGTH_MAX, MESSAGE_MAX, Limits
 from evensong.core.ids import PROCESSOR_MAX, PROCESSORS_MAX, ProcessorId
-from evensong.core.totem.parameters import PROFILES, Parameters
-from evensong.core.totem.wire import MESSAGE, REGULAR_FRAME
+from evensong.core.totem.parameters import PROFILES
+from evensong.core.totem.parameters import Parameters as RingParameters
+from evensong.core.transis.parameters import TIMES as LANSIS_TIMES
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.daemon.seal import OVERHEAD
 from evensong.daemon.small import NoSmallFile, read_small
 from evensong.daemon.tuning import SCALED, Measured, tuned
@@ -38,6 +42,7 @@ PREFIX: Final = "EVENSONG_"
 AUTO: Final = "auto"  # the profile whose timeouts follow from what was measured
 UNTUNED: Final = "lan"  # what `auto` is as long as nothing was
 GSO: Final = ("auto", "off")
+TIMEOUTS: Final = {TOTEM: SCALED, TRANSIS: LANSIS_TIMES}
 # What fits a path of 9000 bytes, behind the larger of the two IP headers (40) and that of UDP (8);
 DATAGRAM_MAX: Final = 8_952
 PACKET: Final = 1_452  # and one of 1500, which is what people have.
@@ -87,7 +92,7 @@ class Settings:
     packet: int  # bytes of the largest datagram
     state: Path
     keys: tuple[Path, ...]  # the first seals, all are accepted; none on an insecure cluster
-    parameters: Parameters
+    parameters: Parameters  # of the engine that the cluster runs
     profile: str
     name: str
     realtime: bool  # ask the kernel to run the daemon before ordinary work
@@ -107,15 +112,23 @@ class Settings:
         """How many processors the cluster has, this one included."""
         return len(self.peers) + 1
 
+    @property
+    def engine(self) -> str:
+        """What orders messages in the cluster, one of ENGINES."""
+        return name_of(self.parameters)
+
+    def wrapping(self) -> int:
+        """How many bytes of a datagram are for the seal and for the engine."""
+        return OVERHEAD + wrapping(self.parameters, self.processors())
+
     def voters(self) -> tuple[ProcessorId, ...]:
         """Return those of whom a primary configuration has a majority."""
         return self.electorate or tuple(sorted([self.node, *self.peers]))
 
     def limits(self) -> Limits:
         """Return the bounds of process groups."""
-        # What recovery wraps must fit a datagram too.
-        payload_max = self.parameters.datagram_max - REGULAR_FRAME.size - MESSAGE.size
-        packets = max(QUEUED_VISITS * self.parameters.messages_max, QUEUED_LEAST)
+        payload_max = self.packet - self.wrapping()
+        packets = max(QUEUED_VISITS * self.parameters.messages_at_once(), QUEUED_LEAST)
         queue_bytes_max = packets * payload_max
         # Whoever stops when it is told to, behind a message that is on its way, is never refused.
         session_bytes_max = 2 * (self.message_max + queue_bytes_max) + UNDER_WAY
@@ -162,7 +175,7 @@ def parse(
     state = base / reader.take("state", _text)
     is_insecure = reader.take("insecure", _flag, False)
     keys = tuple(base / key for key in reader.take("keys", _texts, no_keys))
-    profile, timed = _timed(reader)
+    profile, timed = _timed(reader, len({node, *peers}))
     name = reader.take("name", _text, f"n{node}")
     is_realtime = reader.take("realtime", _flag, False)
     is_busy = reader.take("busy", _flag, False)
@@ -219,6 +232,8 @@ def parse(
 def _sized(timed: Parameters, packet: int) -> Parameters:
     """Return what suits packets of this size: larger ones are fewer, so that buffers hold them."""
     fewer = max(packet, PACKET)
+    if isinstance(timed, LansisParameters):
+        return timed._replace(w_high=max(2 * timed.w_low, timed.w_high * PACKET // fewer))
     return timed._replace(
         datagram_max=packet - OVERHEAD,
         window_size=timed.window_size * PACKET // fewer,
@@ -241,8 +256,9 @@ def effective(settings: Settings) -> dict[str, object]:
         "insecure": not settings.keys,
         "packet": settings.packet,
         "gso": settings.gso,
+        "engine": settings.engine,
         "profile": settings.profile,
-        "timeouts": {key: written(getattr(parameters, key)) for key in SCALED},
+        "timeouts": {key: written(getattr(parameters, key)) for key in TIMEOUTS[settings.engine]},
         "trace": settings.trace,
         "trace_dir": str(settings.trace_dir),
         "trace_keep": written_size(settings.trace_keep),
@@ -254,6 +270,8 @@ def effective(settings: Settings) -> dict[str, object]:
         "busy": settings.busy,
         "testing": settings.testing,
     }
+    if isinstance(parameters, LansisParameters):
+        told["allack"] = bool(parameters.allack)
     if settings.client_group:
         told["client_group"] = settings.client_group
     if multicast:
@@ -275,7 +293,7 @@ def written_size(size: int) -> str:
 
 
 def check_parameters(parameters: Parameters, processors: int) -> None:
-    """Refuse timeouts that cannot work on a ring of so many."""
+    """Refuse timeouts that cannot work in a cluster of so many."""
     try:
         parameters.check(processors)
     except BadParameters as error:
@@ -336,19 +354,27 @@ def _multicast(reader: _Reader) -> Multicast | None:
     return None
 
 
-def _timed(reader: _Reader) -> tuple[str, Parameters]:
+def _timed(reader: _Reader, processors: int) -> tuple[str, Parameters]:
     """Return the profile's name, and its parameters with the changes that were asked for."""
     no_changes: dict[str, int] = {}
+    engine = reader.take("engine", _engine, TOTEM)
     profile = reader.take("profile", _profile, UNTUNED)
     measured = reader.take("measured", _measured, _UNMEASURED)
-    timeouts = reader.take("timeouts", _timeouts, no_changes)
-    if profile == AUTO:
-        parameters = PROFILES[UNTUNED] if measured == _UNMEASURED else tuned(measured)
-    elif measured != _UNMEASURED:
+    is_ring = engine == TOTEM
+    timeouts = reader.take("timeouts", _timeouts if is_ring else _lansis_timeouts, no_changes)
+    is_allack = reader.take("allack", _flag, False)
+    if is_allack and is_ring:
+        raise BadSettings(f'allack: takes `engine = "{TRANSIS}"` beside it')
+    if profile == AUTO and not is_ring:
+        raise BadSettings(f"profile: {AUTO} is from rotations of a token, which {engine} has not")
+    if profile != AUTO and measured != _UNMEASURED:
         raise BadSettings('measured: takes `profile = "auto"` beside it')
-    else:
-        parameters = PROFILES[profile]
-    return profile, parameters._replace(**timeouts)
+    parameters = profile_of(engine, profile if profile != AUTO else UNTUNED, processors)
+    if measured != _UNMEASURED:
+        parameters = tuned(measured)
+    if isinstance(parameters, RingParameters):
+        return profile, parameters._replace(**timeouts)
+    return profile, parameters._replace(allack=int(is_allack), **timeouts)
 
 
 def _from_environment(key: str, text: str) -> object:
@@ -479,6 +505,12 @@ def _gso(raw: object) -> str:
     return str(raw)
 
 
+def _engine(raw: object) -> str:
+    if raw not in ENGINES:
+        raise ValueError(f"takes one of {', '.join(ENGINES)}")
+    return str(raw)
+
+
 def _profile(raw: object) -> str:
     allowed = (*PROFILES, AUTO)
     if raw not in allowed:
@@ -495,6 +527,10 @@ def _measured(raw: object) -> Measured:
 
 def _timeouts(raw: object) -> dict[str, int]:
     return _durations(raw, SCALED, 'such as { token_loss = "300ms" }')
+
+
+def _lansis_timeouts(raw: object) -> dict[str, int]:
+    return _durations(raw, LANSIS_TIMES, 'such as { heartbeat = "100ms" }')
 
 
 def _durations(raw: object, allowed: tuple[str, ...], example: str) -> dict[str, int]:

@@ -16,7 +16,8 @@ from operator import is_, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from evensong.core.effects import Deliver, Part, Sent, Service, StateChange, TokenVisit
+from evensong.core.effects import Deliver, Part, Sent, Service, StateChange, TokenVisit, WindowGrown
+from evensong.core.engine import CHANGING
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.timer import NEVER
 from evensong.core.unit import UNIT
@@ -28,7 +29,7 @@ from evensong.trace.spool import CLOSED, OPEN, START, Header, encode_event, fram
 if TYPE_CHECKING:
     from evensong.daemon.sight import Look
 
-NO_LIMITS: Final[Mapping[str, int]] = {}
+NO_LIMITS: Final[Mapping[str, int | str]] = {}
 FLUSH_US: Final = 100_000  # what `kill -9` may cost
 FLUSH_BYTES: Final = 64 * 1024
 SPOOL_BYTES: Final = 8 * 1024 * 1024
@@ -56,7 +57,9 @@ class Traced(NamedTuple):
     directory: Path
     host: str = ""  # whose clock it is
     token_loss_us: int = 0
-    limits: Mapping[str, int] = NO_LIMITS  # of the ring; whoever reads the trace judges by them
+    limits: Mapping[str, int | str] = (
+        NO_LIMITS  # of the engine; whoever reads the trace judges by them
+    )
 
 
 @final
@@ -261,9 +264,14 @@ class Spool(Listener):
         if change.proposed:
             aux["proposed"] = " ".join(map(str, change.proposed))
             aux["failed"] = " ".join(map(str, change.failed))
-        if self.look is not None and change.state == "gather":
+        if self.look is not None and change.state in CHANGING:
             aux.update(self.look(change, now)._asdict())
         self._event("state", now, change.cause, aux)
+
+    def grow_window(self, grown: WindowGrown, now: int) -> None:
+        """Record that more is under way than before."""
+        aux = {"view": str(grown.view_id), "window": grown.size, "bound": grown.bound}
+        self._event("window", now, aux=aux)
 
     def end(self, how: str, now: int, cause: str = "") -> None:
         """Record the end of the life, and close the spool."""

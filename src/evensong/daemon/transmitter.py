@@ -28,12 +28,15 @@ class Transmitter:
         "sealer",
     )
 
-    def __init__(self, sealer: Sealer, datagrams: Datagrams, datagram_size: int) -> None:
+    def __init__(
+        self, sealer: Sealer, datagrams: Datagrams, datagram_size: int, *, has_rows: bool = True
+    ) -> None:
         self.sealer = sealer
         self.row_size: Final = RowSize()
         self._datagrams: Final = datagrams
         self._datagram_size: Final = datagram_size
-        self._width: Final = width_of(datagram_size)
+        # Where messages never travel in rows, a packet of many datagrams only loses more at once.
+        self._width: Final = width_of(datagram_size) if has_rows else 1
         self._unicasts: Final[list[Unicast]] = []
         self._broadcasts: Final[list[bytes | Outgoing]] = []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
 
 from evensong.cli.up import Cluster, lay_out
+from evensong.core.engine import TOTEM
 from evensong.core.ids import ProcessorId
 from evensong.daemon.control import ask
 from evensong.daemon.driver import clock
@@ -63,12 +64,14 @@ def named(nodes: Sequence[ProcessorId]) -> str:
     return " ".join(f"n{node}" for node in nodes)
 
 
-def perform(directory: Path, nodes: int, calm_s: float, narrator: Narrator) -> Record:
+def perform(
+    directory: Path, nodes: int, calm_s: float, narrator: Narrator, engine: str = TOTEM
+) -> Record:
     """Play it on daemons of a new directory; raise `Unreachable` if they cannot even start.
 
     Whatever happens, no daemon runs when this is over.
     """
-    play = Play(directory, nodes, calm_s, narrator)
+    play = Play(directory, nodes, calm_s, narrator, engine)
     trouble = ""
     try:
         play.start()
@@ -88,8 +91,11 @@ def perform(directory: Path, nodes: int, calm_s: float, narrator: Narrator) -> R
 class Play:
     """The acts, in their order."""
 
-    def __init__(self, directory: Path, nodes: int, calm_s: float, narrator: Narrator) -> None:
-        self._configs: Final = lay_out(directory, nodes, PROFILE, is_insecure=False, extra=SETTINGS)
+    def __init__(
+        self, directory: Path, nodes: int, calm_s: float, narrator: Narrator, engine: str = TOTEM
+    ) -> None:
+        settings = f'{SETTINGS}engine = "{engine}"\n'
+        self._configs: Final = lay_out(directory, nodes, PROFILE, is_insecure=False, extra=settings)
         self._cluster: Final = Cluster(self._configs)
         self._calm_s: Final = calm_s
         self._narrator: Final = narrator

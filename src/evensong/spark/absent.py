@@ -41,11 +41,18 @@ def find_absent(history: "History", spoken: DataFrame | None) -> list[Life]:
         return []
     chosen = F.col("run_id").isin(*runs)
     confs = spans.where(chosen).orderBy(*LIFE, "conf_no").collect()
+    states = history.quiet_events.where(chosen & (F.col("etype") == "state")).select(
+        *LIFE, "pseq", F.col("aux")["state"].alias("state"), F.col("aux")["ring"].alias("ring")
+    )
     agreed = (
-        history.quiet_events.where(chosen & (F.col("etype") == "state"))
-        .where("aux['state'] = 'commit'")
-        .select(*LIFE, F.col("aux")["ring"].alias("ring"))
+        states.where("state = 'commit'")
+        .select(*LIFE, "state", "ring")
         .distinct()
+        .union(
+            states.groupBy(*LIFE)
+            .agg(F.max_by("state", "pseq").alias("state"), F.max_by("ring", "pseq").alias("ring"))
+            .where("state = 'agree'")
+        )
         .collect()
     )
     histories = {run_id: sim.History() for run_id in runs}
@@ -57,7 +64,7 @@ def find_absent(history: "History", spoken: DataFrame | None) -> list[Life]:
     for row in confs:
         _life_of(histories, row).confs.append(_configuration(row))
     for row in agreed:
-        aux = (("state", "commit"), ("ring", row["ring"]))
+        aux = (("state", row["state"]), ("ring", row["ring"]))
         _life_of(histories, row).events.append(sim.Event(0, 0, "state", 0, aux=aux))
     for row in sorted(strangers, key=_place):
         _life_of(histories, row).deliveries.append(_delivery(row))

@@ -5,14 +5,17 @@ did of which there is nothing is unknown, and no error of those whose traces are
 follows from two things: somebody delivered what it sent, or was in a ring with its node. It is only
 inferred where the lives that are there leave room for it. Ring ids rise at a node, over its
 restarts too, and a ring is installed by one life of it; so a node that has a life going on around a
-ring had no other one in it, and what was said there of its other lives remains an error.
+ring had no other one in it, and what was said there of its other lives remains an error. In a
+broadcast domain a view comes about when all have published that they agree; who failed while it
+agreed may be in a view that it never installed, and that the others leave without it.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, final
 
 from evensong.core.ids import Configuration, ProcessorId, RingId
-from evensong.sim.history import History, Life, LifeId
+from evensong.sim.history import Aux, History, Life, LifeId
 
 
 def absent_lives(history: History) -> list[LifeId]:
@@ -38,12 +41,21 @@ class _Known:
         self._by_node: Final[dict[ProcessorId, list[Life]]] = {}
         self.installed: Final[set[tuple[ProcessorId, RingId]]] = set()
         self._agreed: Final[set[tuple[ProcessorId, str]]] = set()
+        self._agreeing: Final[set[LifeId]] = set()  # who ended while they agreed on a view
+        self._stayed: Final[set[tuple[ProcessorId, RingId]]] = set()  # who was with others after it
         for life in history.lives.values():
             self.add(life)
             self.installed.update((life.node, conf.conf_id) for conf in life.confs)
             for event in life.events:
                 if event.etype == "state" and ("state", "commit") in event.aux:
                     self._agreed.add((life.node, dict(event.aux)["ring"]))
+            if ("state", "agree") in _last_state(life):
+                self._agreeing.add((life.node, life.incarnation))
+            regular = [conf for conf in life.confs if not conf.transitional]
+            for conf, following in pairwise(regular):
+                self._stayed.update((node, conf.conf_id) for node in following.members)
+            if life.ended == "quiesce" and regular:
+                self._stayed.update((node, regular[-1].conf_id) for node in regular[-1].members)
 
     def add(self, life: Life) -> None:
         """Count in a life."""
@@ -61,8 +73,13 @@ class _Known:
         after = [life for life in lives if life.confs and life.confs[0].conf_id > ring_id]
         first = before[-1].incarnation if before else 0
         last = after[0].incarnation if after else None
-        if before and (before[-1].confs[-1].conf_id > ring_id or before[-1].ended == "quiesce"):
+        if before and (
+            before[-1].confs[-1].conf_id.seq >= ring_id.seq or before[-1].ended == "quiesce"
+        ):
             return  # that life went on, elsewhere
+        had_agreed = bool(before) and (node, before[-1].incarnation) in self._agreeing
+        if had_agreed and (node, ring_id) not in self._stayed:
+            return  # it ended before it was there
         for life in lives:
             is_between = first <= life.incarnation and (last is None or life.incarnation < last)
             if is_between and life.is_cut:
@@ -73,6 +90,12 @@ class _Known:
         incarnation = next(free, None if before else 0)
         if incarnation is not None and (node, incarnation) not in self.lives:
             self.add(Life(node, incarnation))
+
+
+def _last_state(life: Life) -> Aux:
+    """Return what the last change of state of a life says."""
+    states = (event.aux for event in reversed(life.events) if event.etype == "state")
+    return next(states, ())
 
 
 def _absent_senders(life: Life, known: _Known) -> Iterator[LifeId]:

@@ -1,16 +1,19 @@
 """How each ring came about: who noticed first and why, when all had agreed, when all had it.
 
 A change of membership begins when the first of its members leaves its ring for Gather and ends when
-the last of them installs the new one. What broke the old ring is not in a history; who knows when
-it struck gets the time to detect it by a subtraction.
+the last of them installs the new one. In a broadcast domain it begins when the first collects
+others or gives somebody up, and nothing tells when all have agreed. What broke the old ring is not
+in a history; who knows when it struck gets the time to detect it by a subtraction.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from evensong.core.ids import Configuration, ProcessorId
 from evensong.sim.history import History, Life
 from evensong.trace.lanes import conf_names
+
+BEGINNING: Final = ("gather", "collect", "agree")  # the states of both engines in which one begins
 
 
 class Change(NamedTuple):
@@ -20,7 +23,7 @@ class Change(NamedTuple):
     cause: str  # why the first to notice left its ring
     noticed_by: ProcessorId
     noticed_us: int
-    agreed_us: int  # when the first member committed to the new ring
+    agreed_us: int  # when the first member committed to the new ring; -1: nobody tells
     installed_us: int  # when the last member installed it
 
     def took_us(self) -> int:
@@ -64,8 +67,10 @@ def _ways(life: Life, conf: Configuration) -> Iterator[_Way]:
     for event in life.events:
         if event.etype == "state":
             state = dict(event.aux)["state"]
-            if state == "gather" and noticed_us < 0:
+            if state in BEGINNING and noticed_us < 0:
                 noticed_us, cause = event.t_us, event.cause
+            elif state == "stable":
+                noticed_us = -1  # there was nobody to join with
             elif state == "commit":
                 agreed_us = event.t_us
         elif event.conf is not None and not event.conf.transitional:

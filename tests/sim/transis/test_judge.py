@@ -3,6 +3,7 @@
 import pytest
 
 from evensong.sim.evs import Status
+from evensong.sim.history import Life
 from evensong.sim.transis.judge import PROPERTIES, check
 from tests.sim.history_language import history, with_limits
 
@@ -60,6 +61,46 @@ def test_each_promise_is_broken_by_its_history(old: str, new: str, broken: set[s
         assert found <= broken | {"LB1"}
 
 
+def test_a_cause_is_told_by_positions_and_not_by_clocks() -> None:
+    text = TOGETHER.replace("causal, del m1, del m2, del m3", "causal, del m2, del m1, del m3")
+    late = history(text)
+    sends = late.lives[1, 1].sends
+    sends[0] = sends[0]._replace(t_us=10**9)  # the clock of p is far ahead of that of q
+    assert "LC1" in check(late).failed
+
+
+def test_what_a_sender_had_sent_before_comes_before_in_a_chain() -> None:
+    text = """
+    p: conf R1{p,q}, send m1 causal, send m2 basic, send m3 causal, del m1, del m2, del m3, quiesce
+    q: conf R1{p,q}, del m1, del m2, del m3, quiesce
+    """
+    assert failed(text) == set()
+    assert (
+        failed(
+            text.replace(
+                "q: conf R1{p,q}, del m1, del m2, del m3,",
+                "q: conf R1{p,q}, del m2, del m1, del m3,",
+            )
+        )
+        == set()
+    )
+    assert failed(
+        text.replace(
+            "q: conf R1{p,q}, del m1, del m2, del m3,", "q: conf R1{p,q}, del m3, del m2, del m1,"
+        )
+    ) == {"LC1"}
+
+
+def test_who_is_blamed_for_an_order_does_not_depend_on_who_is_asked_first() -> None:
+    text = """
+    p: conf R1{p,q,r}, send m1, del m1, fail
+    q: conf R1{p,q,r}, send m2, del m2, fail
+    r: conf R1{p,q,r}, send m3, del m2, del m3, fail
+    """
+    (violation,) = check(history(text))["LA1"].samples
+    assert violation.text == "in 4.1 p1 has 1/1:1 at place 1 and p3 2/1:1"
+
+
 SAFE = """
 p: conf R1{p,q,r}, send m1 safe, del m1, conf T2{p,q}<R1, conf R2{p,q}, quiesce
 q: conf R1{p,q,r}, del m1, conf T2{p,q}<R1, conf R2{p,q}, quiesce
@@ -75,6 +116,15 @@ def test_what_is_safe_every_member_delivers_also_who_parts() -> None:
     assert "LS1" not in failed(
         without.replace("del m1, conf T2{p,q}<R1", "conf T2{p,q}<R1, del m1")
     )
+
+
+def test_of_a_member_without_a_trace_it_is_not_known_whether_it_delivers_what_is_safe() -> None:
+    lines = [line for line in SAFE.strip().splitlines() if not line.startswith("r:")]
+    without = history("\n".join(lines))
+    without.lives[3, 1] = Life(3, 1)  # as a trace that is read names who must have been
+    verdicts = check(without)
+    assert (verdicts["LS1"].status, verdicts["LS1"].n_unknown) == (Status.INCONCLUSIVE, 1)
+    assert verdicts["LM2"].n_checked == 2
 
 
 BASIC = """
@@ -117,3 +167,15 @@ def test_the_window_keeps_its_bound() -> None:
 def test_the_final_view_comes_in_time() -> None:
     assert check(with_limits(history(TOGETHER), settle_us=70))["LM3"].status is Status.PASS
     assert "LM3" in check(with_limits(history(TOGETHER), settle_us=50)).failed
+
+
+def test_who_is_agreeing_on_another_view_at_the_end_has_not_settled() -> None:
+    text = TOGETHER.replace("conf R3r{r}, quiesce", "conf R3r{r}, agree R3r, quiesce")
+    open_one = check(with_limits(history(text), settle_us=500))["LM3"]
+    assert (open_one.status, open_one.n_unknown) == (Status.INCONCLUSIVE, 1)
+    late = check(with_limits(history(text), settle_us=70))["LM3"]
+    assert [one.text for one in late.samples] == [
+        "p3 has not settled 90 us after the last disturbance, 70 are allowed"
+    ]
+    back = text.replace("agree R3r, quiesce", "agree R3r, stable R3r, quiesce")
+    assert check(with_limits(history(back), settle_us=70))["LM3"].status is Status.PASS

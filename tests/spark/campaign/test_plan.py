@@ -33,6 +33,8 @@ def test_as_many_traces_are_kept_as_were_asked_for_and_spread(traces: int) -> No
 def test_a_task_repeats_by_its_command() -> None:
     campaign = Campaign(range(2), nodes=3, clients=True)
     assert campaign.task(1).command() == "evensong sim --seed 1 --nodes 3 --clients"
+    other = Campaign(range(2), engine="transis")
+    assert other.task(1).command() == "evensong sim --seed 1 --engine transis"
 
 
 def test_the_same_campaign_is_gone_on_with() -> None:
@@ -49,6 +51,7 @@ def test_the_same_campaign_is_gone_on_with() -> None:
         (Campaign(range(10, 400), 3, 31, traces=7), "its messages is 31, not 30"),
         (Campaign(range(10, 400), 3, 30, clients=True, traces=7), "its clients is True, not False"),
         (Campaign(range(10, 400), 3, 30), "its traces is 0, not 7"),
+        (Campaign(range(10, 400), 3, 30, traces=7, engine="transis"), "its engine is transis, not"),
     ],
 )
 def test_another_campaign_is_refused_by_what_differs(other: Campaign, complaint: str) -> None:

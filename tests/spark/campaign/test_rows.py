@@ -1,5 +1,6 @@
 import pytest
 
+from evensong.core.engine import ENGINES
 from evensong.core.totem.ring import SingleRing
 from evensong.sim.campaign import Done, perform
 from evensong.sim.tally import Tally
@@ -14,13 +15,14 @@ def performed(campaign: Campaign, seed: int) -> Done:
     return Done(task, perform(task))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("clients", [False, True])
-def test_a_run_comes_back_from_its_row_as_it_was_judged(clients: bool) -> None:
-    campaign = Campaign(range(3), nodes=3, messages=30, clients=clients)
+def test_a_run_comes_back_from_its_row_as_it_was_judged(clients: bool, engine: str) -> None:
+    campaign = Campaign(range(3), nodes=3, messages=30, clients=clients, engine=engine)
     runs = [performed(campaign, seed) for seed in (2, 0, 1)]
     again = from_parquet(to_parquet(runs, campaign), campaign)
     assert again == sorted(runs, key=lambda done: done.task.seed)
-    before, after = Tally(clients=clients), Tally(clients=clients)
+    before, after = (Tally(clients=clients, engine=engine) for _ in range(2))
     for done in runs:
         before.add(done)
     for done in again:

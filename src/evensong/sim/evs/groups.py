@@ -14,8 +14,15 @@ properties of the ring. Where we say more exactly what is asked:
   clients can have been told two frames in different orders, and no cycle need be looked for.
 - G8 takes a frame's place as its sender's daemon gave it: all that the session had been told by
   then lies before it.
+
+In a broadcast domain (Transis) what is left when a view ends gets its place from those who go on
+together, under the id of their transitional configuration. So there a frame has one place in each
+configuration (G4), nobody is asked for what was told on another side (G3), and since a frame has no
+place when it is sent, G8 takes those at which it was told, and those of its causes in the same
+configuration.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -158,14 +165,17 @@ def _judge_own(reading: GroupReading, stream: Stream, found: Finding) -> None:
 
 def _judge_view(reading: GroupReading, stays: list[Stay], found: Finding) -> None:
     shown = stays[0].shown
-    union: dict[FrameId, Told] = {}
+    union: dict[tuple[FrameId, RingId | None], Told] = {}
     for stay in stays:
         for told in stay.frames():
-            union.setdefault(told.row.frame_id, told)
+            side = told.row.ring_id if reading.has_sides else None
+            union.setdefault((told.row.frame_id, side), told)
     for stay in stays:
         stream = stay.stream
-        for frame_id, told in union.items():
+        for (frame_id, side), told in union.items():
             if frame_id in stream.frames or _is_own_discard(told, stream.member):
+                continue
+            if side is not None and not _is_of_its_side(stay, told):
                 continue
             if told.place < stay.horizon:
                 found.blame(
@@ -176,6 +186,19 @@ def _judge_view(reading: GroupReading, stays: list[Stay], found: Finding) -> Non
             elif stay.how == CUT:
                 found.unknown += 1
     _judge_presence(reading, stays, found)
+
+
+def _is_of_its_side(stay: Stay, told: Told) -> bool:
+    """Whether a stay, of a broadcast domain, comes to an end behind a frame in its configuration.
+
+    Who parts need not have all that others were told in the view, nor anything of another side.
+    """
+    ring_id = told.row.ring_id
+    if stay.how == QUIESCE:
+        return any(conf.conf_id == ring_id for conf in stay.stream.life.confs)
+    return stay.horizon[0] == ring_id or any(
+        own.row.ring_id == ring_id and told.place < own.place for own in stay.frames()
+    )
 
 
 def _judge_presence(reading: GroupReading, stays: list[Stay], found: Finding) -> None:
@@ -200,14 +223,15 @@ def _judge_presence(reading: GroupReading, stays: list[Stay], found: Finding) ->
 def total_order(reading: GroupReading) -> Finding:
     """G4: all clients are told frames in one order, whatever groups these are sent to."""
     found = Finding("G4")
-    places: dict[FrameId, dict[Place, str]] = {}
-    times: dict[FrameId, int] = {}
+    places: dict[tuple[FrameId, RingId | None], dict[Place, str]] = {}
+    times: dict[tuple[FrameId, RingId | None], int] = {}
     for stream in reading.streams.values():
         before = NOWHERE
         for told in stream.first_told():
             frame_id = told.row.frame_id
-            places.setdefault(frame_id, {}).setdefault(told.place, stream.name)
-            times[frame_id] = times.get(frame_id, 0) + 1
+            key = (frame_id, told.row.ring_id if reading.has_sides else None)
+            places.setdefault(key, {}).setdefault(told.place, stream.name)
+            times[key] = times.get(key, 0) + 1
             if told.place <= before:
                 found.blame(
                     f"{stream.name} was told {frame_id} at {_where(told.place)} after something "
@@ -216,7 +240,7 @@ def total_order(reading: GroupReading) -> Finding:
                 )
             before = max(before, told.last_place)
     found.checked = sum(count for count in times.values() if count > 1)
-    for frame_id, somewhere in places.items():
+    for (frame_id, _), somewhere in places.items():
         if len(somewhere) > 1:
             (one, name), (other, other_name) = list(somewhere.items())[:2]
             found.blame(
@@ -354,6 +378,9 @@ def _judge_place(stream: Stream, at: int, shown: Shown, found: Finding) -> None:
 def causal_order(reading: GroupReading) -> Finding:
     """G8: what a client had been told when it sent a message comes before that message."""
     found = Finding("G8")
+    if reading.has_sides:
+        _judge_causes_by_side(reading, found)
+        return found
     for stream in reading.streams.values():
         highest: list[tuple[object, ...]] = []
         for told in stream.told:
@@ -371,6 +398,37 @@ def causal_order(reading: GroupReading) -> Finding:
                     (stream.member[0],),
                 )
     return found
+
+
+def _judge_causes_by_side(reading: GroupReading, found: Finding) -> None:
+    """Judge G8 where a frame gets its place after it was sent, and from each side its own."""
+    places: dict[RingId, dict[FrameId, Place]] = {}
+    for stream in reading.streams.values():
+        for told in stream.first_told():
+            places.setdefault(told.row.ring_id, {}).setdefault(told.row.frame_id, told.place)
+    for stream in reading.streams.values():
+        asked = [said for said in stream.life.said if said.session == stream.member[2] and said.pos]
+        if not stream.told:
+            continue
+        found.checked += len(asked)
+        for at in places.values():
+            # What the client was told of this side, with the greatest place up to there.
+            known: list[int] = []
+            greatest: list[Place] = []
+            for told in stream.told:
+                place = at.get(told.row.frame_id)
+                if place is not None:
+                    known.append(told.pos)
+                    greatest.append(max(greatest[-1], place) if greatest else place)
+            for said in asked:
+                own = at.get(FrameId(*stream.member, said.first_no))
+                n_before = bisect_left(known, said.pos)
+                if own is not None and n_before and greatest[n_before - 1] >= own:
+                    found.blame(
+                        f"{stream.name} sent number {said.first_no}, which came to {_where(own)}, "
+                        f"when it had been told something at {_where(greatest[n_before - 1])}",
+                        (stream.member[0],),
+                    )
 
 
 def _is_own_discard(told: Told, member: Member) -> bool:

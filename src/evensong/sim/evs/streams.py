@@ -9,6 +9,7 @@ them; a stay has a horizon, the place up to which its session surely was told ev
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias, final
 
+from evensong.core.engine import TRANSIS
 from evensong.core.ids import NO_RING, RingId
 from evensong.sim.history import FrameId, GroupDelivery, History, Life, LifeId
 from evensong.trace.groups import Departure, Member, Shown, To, read_dest, read_left, read_view
@@ -116,6 +117,13 @@ class GroupReading:
 
     def __init__(self, history: History) -> None:
         self.lives: Final[dict[LifeId, Life]] = history.lives
+        # Whether sides of a partition may give one frame different places, each under the id of
+        # its own transitional configuration, and a frame has none yet when it is sent.
+        self.has_sides: Final = any(
+            ("engine", TRANSIS) in event.aux
+            for life in history.lives.values()
+            for event in life.events[:1]
+        )
         self.showings: Final[list[tuple[Life, Shown]]] = []  # also of lives with nothing else
         self.destinations: Final[dict[LifeId, dict[int, To]]] = {}
         self.streams: Final[dict[Member, Stream]] = {}

@@ -25,6 +25,7 @@ from evensong.sim.evs.verdict import Finding, Verdicts
 from evensong.sim.history import CUT, Delivery, History, LifeId
 
 GONE: Final = ("fail", "stop")
+AGREE: Final = "agree"  # the state in which a view is left for another
 
 
 def _rows(one: LifeReading, span: Span) -> list[Delivery]:
@@ -84,74 +85,86 @@ def same_sequence(reading: Reading) -> Finding:
         for one, span in company[1:]:
             found.checked += 1
             sequence = _sequence(one, span)
-            if sequence != expected:
-                pairs = zip(sequence, expected, strict=False)
-                at = next((n for n, (a, b) in enumerate(pairs) if a != b), -1)
+            at = _first_difference(sequence, expected)
+            if at is not None:
+                units = tuple(dict.fromkeys((*sequence[at : at + 1], *expected[at : at + 1])))
                 found.blame(
                     f"from {conf_id} to {next_id}: {one.name} and {first.name} order "
                     f"differently from place {at + 1} on",
                     (one.node, first.node),
+                    units,
                 )
     return found
+
+
+def _first_difference(one: list[UnitId], other: list[UnitId]) -> int | None:
+    """Return where two orders part: where one of them ends, if nowhere before; None if equal."""
+    if one == other:
+        return None
+    pairs = zip(one, other, strict=False)
+    shared = min(len(one), len(other))
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), shared)
 
 
 def causal_order(reading: Reading) -> Finding:
     """LC1: whatever its sender had delivered or sent before comes before a message.
 
-    Within a view, BASIC messages apart. The past of a unit is a vector: how many units of each
-    member of the view are in it.
+    Within a view, BASIC messages apart. A message is asked for what its sender delivered since the
+    message before, and for that one: what is further back is before that one already.
     """
     found = Finding("LC1")
-    pasts = _pasts(reading)
+    causes = _causes(reading)
     for one in reading.lives:
-        for _, rows in _rows_of_views(one):
-            delivered: dict[UnitId, int] = {}  # by life: (sender, incarnation, 0)
-            for row in rows:
-                past = pasts.get(row.unit_id)
-                if past is None or row.service is Service.BASIC:
-                    continue
+        for conf_id, rows in _rows_of_views(one):
+            place: dict[UnitId, int] = {}
+            for at, row in enumerate(rows):
+                if row.service is not Service.BASIC:
+                    place.setdefault(row.unit_id, at)
+            for unit_id, at in place.items():
+                asked = causes.get((conf_id, unit_id))
+                if asked is None:
+                    continue  # it was not sent here, or nobody knows
                 found.checked += 1
-                late = [name for name, count in past.items() if delivered.get(name, 0) < count]
+                late = [cause for cause in asked if place.get(cause, at) >= at]
                 if late:
+                    first = min(late)
                     found.blame(
-                        f"{one.name} delivers {row.unit_id} before something of "
-                        f"{late[0].sender} that its sender had seen",
+                        f"{one.name} delivers {unit_id} in {conf_id} without {first} before it, "
+                        "which its sender had delivered or sent",
                         (one.node,),
-                        (row.unit_id,),
+                        (unit_id, first),
                     )
-                name = row.unit_id._replace(origin_no=0)
-                delivered[name] = delivered.get(name, 0) + 1
     return found
 
 
-def _pasts(reading: Reading) -> dict[UnitId, dict[UnitId, int]]:
-    """Return for each unit but BASIC ones how many of each life's are in its past, in its view."""
-    sends = [(send.t_us, one, send) for one in reading.lives for send in one.life.sends]
-    sends.sort(key=lambda item: item[0])
-    pasts: dict[UnitId, dict[UnitId, int]] = {}
-    # For each life: the view, how many deliveries were taken in, what it has seen, what it sent.
-    seen: dict[str, tuple[int, int, dict[UnitId, int]]] = {}
-    for _, one, send in sends:
-        conf_no, taken, past = seen.get(one.name, (-1, 0, {}))
-        if conf_no != send.conf_no:
-            span = one.spans[send.conf_no]
-            conf_no, taken, past = send.conf_no, span.start, {}
-        for row in one.life.deliveries[taken : send.pos]:
-            if row.service is not Service.BASIC:
-                _merge(past, pasts.get(row.unit_id, {}), row.unit_id)
-        if send.service is not Service.BASIC and send.unit_id not in pasts:
-            pasts[send.unit_id] = dict(past)
-            _merge(past, {}, send.unit_id)
-        seen[one.name] = (conf_no, max(taken, send.pos), past)
-    return pasts
+def _causes(reading: Reading) -> dict[tuple[RingId, UnitId], list[UnitId]]:
+    """Return for each view and unit sent in it, BASIC ones apart, what directly caused it.
 
-
-def _merge(into: dict[UnitId, int], past: dict[UnitId, int], unit_id: UnitId) -> None:
-    for name, count in past.items():
-        if into.get(name, 0) < count:
-            into[name] = count
-    name = unit_id._replace(origin_no=0)
-    into[name] = max(into.get(name, 0), past.get(name, 0) + 1)
+    No times are compared: what a life had delivered when it sent is told by positions.
+    """
+    causes: dict[tuple[RingId, UnitId], list[UnitId]] = {}
+    units = reading.units
+    for one in reading.lives:
+        for conf_id, com in one.coms.items():
+            heard = [
+                (at, one.life.deliveries[at])
+                for span in com.spans
+                for at in range(span.start, span.stop)
+            ]
+            taken, before = 0, None
+            for sending in com.sendings:
+                if units.services[sending.unit] is Service.BASIC:
+                    continue
+                asked = [] if before is None else [before]
+                while taken < len(heard) and heard[taken][0] < sending.before:
+                    row = heard[taken][1]
+                    is_own = row.unit_id[:2] == (one.node, one.life.incarnation)
+                    if row.service is not Service.BASIC and not is_own:
+                        asked.append(row.unit_id)
+                    taken += 1
+                before = units.ids[sending.unit]
+                causes.setdefault((conf_id, before), asked)
+    return causes
 
 
 def agreed_order(reading: Reading) -> Finding:
@@ -160,25 +173,24 @@ def agreed_order(reading: Reading) -> Finding:
     What is left when a view ends (`after_gap`) is ordered by those who go on together: LV2.
     """
     found = Finding("LA1")
-    orders: dict[RingId, tuple[LifeReading, list[UnitId]]] = {}
+    orders: dict[RingId, list[tuple[LifeReading, list[UnitId]]]] = {}
     for one in reading.lives:
         for conf_id, rows in _rows_of_views(one):
             order = [row.unit_id for row in rows if row.service in ORDERED and not row.after_gap]
-            if not order:
-                continue
-            found.checked += len(order)
-            who, longest = orders.setdefault(conf_id, (one, order))
-            shared = min(len(order), len(longest))
-            if order[:shared] != longest[:shared]:
-                at = next(n for n in range(shared) if order[n] != longest[n])
+            if order:
+                found.checked += len(order)
+                orders.setdefault(conf_id, []).append((one, order))
+    for conf_id, company in orders.items():
+        who, longest = max(company, key=lambda pair: len(pair[1]))
+        for one, order in company:
+            at = _first_difference(order, longest[: len(order)])
+            if at is not None:
                 found.blame(
                     f"in {conf_id} {one.name} has {order[at]} at place {at + 1} and "
                     f"{who.name} {longest[at]}",
                     (one.node, who.node),
                     (order[at], longest[at]),
                 )
-            elif len(order) > len(longest):
-                orders[conf_id] = (one, order)
     return found
 
 
@@ -204,7 +216,9 @@ def safe_delivery(reading: Reading) -> Finding:
             missing = units.difference(*({ids[unit] for unit in com.units} for com in coms))
             if not missing or any(com.ended in GONE for com in coms):
                 continue
-            if any(com.ended in CUT for com in coms):
+            if any(com.ended in CUT for com in coms) or (
+                not coms and reading.may_have_installed(node, conf_id)
+            ):
                 found.unknown += len(missing)
                 continue
             first = min(missing)
@@ -225,7 +239,7 @@ def basic_delivery(reading: Reading) -> Finding:
     ids = reading.units.ids
     for conf_id, coms in reading.coms.items():
         for com in coms:
-            sent = {sending.unit for sending in com.sendings}
+            sent = {ids[sending.unit] for sending in com.sendings}
             span = com.regular
             assert span is not None
             if not sent or (span.next_id is None and com.ended != "quiesce"):
@@ -235,9 +249,9 @@ def basic_delivery(reading: Reading) -> Finding:
                 if other.regular.next_id != span.next_id or other.ended not in (None, "quiesce"):
                     continue
                 found.checked += len(sent)
-                missing = sent - other.unit_set
+                missing = sent.difference(ids[unit] for unit in other.units)
                 if missing:
-                    first = ids[min(missing)]
+                    first = min(missing)
                     found.blame(
                         f"{com.life.name} sent {first} in {conf_id}, and {other.life.name}, "
                         "which stayed with it, does not deliver it",
@@ -268,8 +282,9 @@ def identities(reading: Reading) -> Finding:
     """LM2: incarnations of a processor rise in time, and no name of a message is used twice."""
     found = Finding("LM2")
     for lives in reading.by_node.values():
-        found.checked += len(lives)
-        starts = [(one.life.events[0].t_us, one.life.incarnation, one) for one in lives]
+        known = [one for one in lives if one.life.events]
+        found.checked += len(known)
+        starts = [(one.life.events[0].t_us, one.life.incarnation, one) for one in known]
         starts.sort(key=lambda start: start[0])
         for (_, earlier, _), (_, later, one) in pairwise(starts):
             if later <= earlier:
@@ -280,24 +295,47 @@ def identities(reading: Reading) -> Finding:
 
 
 def settled(reading: Reading) -> Finding:
-    """LM3: after the last disturbance everybody is in its final view within the bound told."""
+    """LM3: after the last disturbance everybody is in its final view within the bound told.
+
+    Who sees the end of the run while it agrees on another view is late if the time is over, and
+    unknown if it is not; so is who has no end.
+    """
     found = Finding("LM3")
     limits = reading.limits
     if limits.settle_us is None:
         return found
     for one in reading.lives:
-        if one.life.ended != "quiesce":
+        if not one.spans or one.life.ended not in ("quiesce", ""):
+            continue
+        if not one.life.ended:
+            found.unknown += 1  # it may have gone on
             continue
         found.checked += 1
-        installed_us = max(event.t_us for event in one.life.events if event.conf is not None)
-        if installed_us - limits.last_us > limits.settle_us:
+        installed_us, is_settled = _final_view(one)
+        took = (installed_us if is_settled else one.life.events[-1].t_us) - limits.last_us
+        if took > limits.settle_us:
+            final = f"installs its final {one.last_conf_id}" if is_settled else "has not settled"
             found.blame(
-                f"{one.name} installs its final {one.last_conf_id} "
-                f"{installed_us - limits.last_us} us after the last disturbance, "
+                f"{one.name} {final} {took} us after the last disturbance, "
                 f"{limits.settle_us} are allowed",
                 (one.node,),
             )
+        elif not is_settled:
+            found.unknown += 1
     return found
+
+
+def _final_view(one: LifeReading) -> tuple[int, bool]:
+    """Return when a life installed its last configuration, and whether it meant to stay there."""
+    installed_us = 0
+    is_settled = False
+    for event in one.life.events:
+        if event.conf is not None:
+            installed_us = event.t_us
+            is_settled = not event.conf.transitional
+        elif event.etype == "state":
+            is_settled = dict(event.aux).get("state") != AGREE
+    return installed_us, is_settled
 
 
 def window(reading: Reading) -> Finding:

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Final
 import evensong
 from evensong.errors import BadCampaign
 from evensong.sim.campaign import Task
+from evensong.sim.evs import Status
+from evensong.sim.run import Outcome
+from evensong.sim.setup import TOTEM
+from evensong.sim.tally import statuses_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -35,10 +39,15 @@ class Campaign:
     messages: int | None = None
     clients: bool = False
     traces: int = 0  # runs whose traces are kept whether they pass or not
+    engine: str = TOTEM
 
     def task(self, seed: int) -> Task:
         """Return the run of a seed."""
-        return Task(seed, self.nodes, self.messages, clients=self.clients)
+        return Task(seed, self.nodes, self.messages, clients=self.clients, engine=self.engine)
+
+    def statuses(self, outcome: Outcome) -> dict[str, Status]:
+        """Return how every invariant and every property fared in a run."""
+        return statuses_of(outcome, clients=self.clients, engine=self.engine)
 
     def keeps_trace(self, seed: int) -> bool:
         """Whether the trace of a run is kept anyway: such runs are spread over all seeds."""
@@ -63,6 +72,8 @@ class Campaign:
             words.append(f"messages-{self.messages}")
         if self.clients:
             words.append("clients")
+        if self.engine != TOTEM:
+            words.append(self.engine)
         if self.traces:
             words.append(f"traces-{self.traces}")
         return "-".join((*words, sources_digest()[:8]))
@@ -79,6 +90,7 @@ class Campaign:
             "nodes": self.nodes,
             "messages": self.messages,
             "clients": self.clients,
+            "engine": self.engine,
             "traces": self.traces,
             "part": SEEDS_PER_PART,
         }

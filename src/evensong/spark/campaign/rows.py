@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from evensong.sim import coverage
 from evensong.sim.campaign import Done
 from evensong.sim.evs import Status, Violation
+from evensong.sim.rules import BY_ENGINE
 from evensong.sim.run import Counts, Outcome
-from evensong.sim.tally import INVARIANTS, statuses_of
 from evensong.spark.campaign.plan import Campaign
 
 PASSED: Final = "passed"
@@ -104,7 +104,7 @@ def _verdicts(outcome: Outcome, campaign: Campaign) -> list[Row]:
     unknown = Counts(0)
     return [
         {"property": name, "status": status.value, **outcome.counts.get(name, unknown)._asdict()}
-        for name, status in statuses_of(outcome, clients=campaign.clients).items()
+        for name, status in campaign.statuses(outcome).items()
     ]
 
 
@@ -114,7 +114,8 @@ def from_row(row: Mapping[str, object], campaign: Campaign) -> Done:
     if row["status"] == LOST:
         return Done(task, None, str(row["trouble"]))
     verdicts = [] if row["is_cut_short"] else _rows(row["verdicts"])
-    judged = [one for one in verdicts if one["property"] not in INVARIANTS]
+    invariants = BY_ENGINE[campaign.engine].invariants
+    judged = [one for one in verdicts if one["property"] not in invariants]
     outcome = Outcome(
         violations=tuple(
             Violation(str(one["property"]), str(one["text"])) for one in _rows(row["violations"])

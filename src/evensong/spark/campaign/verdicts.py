@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from evensong.sim.campaign import Done
 from evensong.sim.evs import Status
 from evensong.sim.run import Counts
-from evensong.sim.tally import statuses_of
 
 if TYPE_CHECKING:
     from evensong.spark.campaign.plan import Campaign
@@ -48,7 +47,7 @@ def of_simulator(runs: Iterable[Done], campaign: "Campaign") -> list[Row]:
     for task, outcome, _ in sorted(runs, key=lambda done: done.task.seed):
         if outcome is None:
             continue
-        for name, status in statuses_of(outcome, clients=campaign.clients).items():
+        for name, status in campaign.statuses(outcome).items():
             broken = [one.text for one in outcome.violations if one.property_id == name]
             found.append(
                 {
