@@ -229,7 +229,8 @@ static void expect(int holds, const char *what) {
 }
 
 /* Frames of evensong's sessions: length:u32 opcode:u8 request:u32, big-endian, then the body. */
-enum { HEAD = 9, DELIVER = 131, NUMBER_AT = HEAD + 6 };
+enum { HEAD = 9, CONSUMED = 6, DELIVER = 131, NUMBER_AT = HEAD + 6 };
+enum { TOLD_AT = 1 << 18 }; /* bytes: the daemon wants to know at a quarter of 4 MiB */
 
 static size_t is_whole(const unsigned char *frame, size_t there) {
     if (there < HEAD) {
@@ -238,6 +239,21 @@ static size_t is_whole(const unsigned char *frame, size_t there) {
     size_t length = HEAD + ((size_t)frame[0] << 24 | (size_t)frame[1] << 16 |
                             (size_t)frame[2] << 8 | (size_t)frame[3]);
     return there >= length ? length : 0;
+}
+
+/* Say how much has been consumed, now and then; else the daemon holds back what comes. */
+static void consume(int stream, size_t length) {
+    static size_t consumed;
+    consumed += length;
+    if (consumed < TOLD_AT) {
+        return;
+    }
+    unsigned char said[HEAD + 8] = {[3] = 8, [4] = CONSUMED};
+    for (int at = 0; at < 8; at++) {
+        said[HEAD + at] = (unsigned char)(consumed >> 8 * (7 - at));
+    }
+    expect(write(stream, said, sizeof said) == (ssize_t)sizeof said, "write");
+    consumed = 0;
 }
 
 /* Read what has come; return how many deliveries are in it. */
@@ -253,6 +269,7 @@ static int deliveries(int stream) {
         delivered += heard[4] == DELIVER;
         there -= length;
         memmove(heard, heard + length, there);
+        consume(stream, length);
     }
     return delivered;
 }

@@ -202,7 +202,12 @@ class Evensong:
             )
             if self._is_realtime:
                 be_realtime(client.pid)
-            told, _ = client.communicate(timeout=60 + seconds)
+            try:
+                told, _ = client.communicate(timeout=60 + seconds)
+            except subprocess.TimeoutExpired:
+                client.kill()
+                client.wait()
+                raise CannotMeasure(f"{self.name}: its client never heard everything") from None
         if client.returncode:
             raise CannotMeasure(f"{self.name}: the client failed")
         return [took for _, took in facts(told, "took")]
