@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,12 +87,6 @@ ON_SPARK = (
     "tests/cli/test_interrupts.py",
     "tests/cli/test_report.py",
 )
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    # One more than there are cores: most tests wait for daemons or for Java, and not by computing.
-    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
