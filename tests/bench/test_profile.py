@@ -80,13 +80,13 @@ def profiled(size: int = 100) -> Profile:
 def test_a_module_is_named_by_its_package_and_never_by_a_path_of_the_machine() -> None:
     for file, module in {
         "evensong/daemon/driver.py": "daemon.driver",
-        "/home/me/evensong/src/evensong/core/groups/__init__.py": "core.groups",
+        "/srv/evensong/src/evensong/core/groups/__init__.py": "core.groups",
         "/opt/evensong/venv/lib/python3.12/asyncio/base_events.py": "asyncio.base_events",
         "/x/lib/python3.11/site-packages/evensong/ipc/wire.py": "ipc.wire",
         "/x/lib/python3.11/site-packages/msgspec/json.py": "msgspec.json",
         "<frozen runpy>": "runpy",
         "selectors.py": "selectors",
-        "/home/me/program.py": "program",
+        "/srv/program.py": "program",
     }.items():
         assert module_of(file) == module
 

@@ -210,7 +210,7 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a repair counts as one datagram however wide it is",
         "ordering.py",
-        "                weight += weigh([Packet(message.service, message.payload)])\n",
+        "                weight += weigh([Packet(message.service, message.payload[wrapping:])])\n",
         "                weight += 1\n",
         UNIT + "test_ordering.py::test_a_repair_takes_as_much_of_the_window_as_it_fills_datagrams",
     ),

@@ -125,7 +125,9 @@ def test_recorders_suffice_where_nothing_is_traced(
             assert node["last_token"]["from"] == (3 if node["node"] == 1 else 1)
             assert [one["node"] for one in node["gave_up"]] == [3]
             if node["cause"] == "token loss":
-                assert node["last_token"]["us_before"] >= TOKEN_LOSS_US
+                # Noted when its effects were performed, somewhat after its timer was started; a
+                # token of any later round would be much nearer.
+                assert node["last_token"]["us_before"] > TOKEN_LOSS_US * 9 // 10
             assert "consensus" in node["timers"] or node["gave_up"][0]["by"]
 
 

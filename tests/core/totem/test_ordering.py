@@ -215,6 +215,18 @@ def test_a_repair_takes_as_much_of_the_window_as_it_fills_datagrams() -> None:
     assert came.rtr == [(4, 2)]
 
 
+def test_what_recovery_wraps_weighs_what_it_weighed_before() -> None:
+    ring = ring_with()
+    old = wire.encapsulate(message(RingId(4, 1), 9, 1, b"old"))
+    ring.buffer.add(1, message(RING_ID, 1, 1, old, flags=ENCAP))
+    came = token(seq=1, aru=0, aru_id=3)
+    came.rtr = [(1, 1)]
+    _, weight = ring.resend_requested(
+        came, lambda packets: sum(len(one.payload) for one in packets)
+    )
+    assert weight == len(b"old")
+
+
 def test_a_request_for_what_everybody_has_is_taken_off_unanswered() -> None:
     ring = ring_with(1, 2, 3)
     seqs_delivered(ring)

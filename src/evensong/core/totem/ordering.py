@@ -29,6 +29,7 @@ from evensong.core.totem.frames import (
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.rows import HEAD, PARTS, REST, Outgoing
 from evensong.core.totem.wire import (
+    MESSAGE,
     PACKET_MAX,
     PAYLOAD_MAX,
     REGULAR,
@@ -265,7 +266,9 @@ class Ring:
         for seq in elements(token.rtr):
             if seq in messages and weight < repairs_max:
                 message = self.message(seq)
-                weight += weigh([Packet(message.service, message.payload)])
+                # What recovery wraps weighs what it weighed before.
+                wrapping = MESSAGE.size if message.flags & ENCAP else 0
+                weight += weigh([Packet(message.service, message.payload[wrapping:])])
                 repairs.append(self._broadcast(message, RETX))
             elif seq > released:
                 left.append(seq)
