@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,20 @@ ON_SPARK = (
     "tests/cli/test_interrupts.py",
     "tests/cli/test_report.py",
 )
+# Files whose tests share what takes long to make: one worker has all of each.
+TOGETHER = (
+    "tests/bench/test_synthetic.py",
+    "tests/cli/test_trace.py",
+    "tests/core/transis/test_hostile.py",
+    "tests/sim/groups/test_run.py",
+    "tests/sim/test_pitfalls.py",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    # One more than there are cores: most tests wait for daemons or for Java most of the time.
+    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -99,7 +114,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
 
     class OneSession(LoadGroupScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(ON_SPARK) else nodeid
+            if nodeid.startswith(ON_SPARK):
+                return "spark"
+            return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
 
     return OneSession(config, log)
 
