@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,25 +82,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 # Tests that use a session of Spark, which takes seconds to start and a gigabyte.
 ON_SPARK = (
     "tests/spark/",
+    "tests/bench/test_synthetic.py",
     "tests/cli/test_audit.py",
     "tests/cli/test_campaign.py",
     "tests/cli/test_interrupts.py",
     "tests/cli/test_report.py",
 )
-# Files whose tests share what takes long to make: one worker has all of each.
-TOGETHER = (
-    "tests/bench/test_synthetic.py",
-    "tests/cli/test_trace.py",
-    "tests/core/transis/test_hostile.py",
-    "tests/sim/groups/test_run.py",
-    "tests/sim/test_pitfalls.py",
-)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    # One more than there are cores: most tests wait for daemons or for Java most of the time.
-    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -114,9 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
 
     class OneSession(LoadGroupScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(ON_SPARK):
-                return "spark"
-            return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+            return "spark" if nodeid.startswith(ON_SPARK) else nodeid
 
     return OneSession(config, log)
 

@@ -122,6 +122,14 @@ def test_daemons_are_hurt_and_their_traces_judged(
     assert result["violations"] > 0
 
 
+def test_of_the_second_engine_there_is_no_report_yet_and_that_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = argparse.Namespace(no_report=False, engine="transis")
+    assert demo._report(tmp_path, args, demo._Live(sys.stderr)) is None
+    assert "no report: Spark does not judge traces of this engine yet" in capsys.readouterr().err
+
+
 def test_the_second_engine_is_hurt_and_judged_by_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
