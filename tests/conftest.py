@@ -79,13 +79,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_left_out else None
 
 
-# Tests that use a session of Spark, which takes seconds to start and a gigabyte.
+# Tests that use a session of Spark, which takes seconds to start and a gigabyte. They are half of
+# all there is to do, so that those which start a Spark of their own are not among them.
 ON_SPARK = (
     "tests/spark/",
-    "tests/bench/test_synthetic.py",
     "tests/cli/test_audit.py",
     "tests/cli/test_campaign.py",
-    "tests/cli/test_interrupts.py",
     "tests/cli/test_report.py",
 )
 
