@@ -22,7 +22,7 @@ from evensong import (
     Unreachable,
     View,
 )
-from evensong.client.blocking import Line
+from evensong.client.blocking import WAIT_MS, Line, Patience
 from tests.client.server import Server, serving
 
 PATIENCE_S = 30.0  # how long something may take on a busy machine before the test fails
@@ -84,6 +84,31 @@ def test_the_connection_tells_of_all_groups_and_of_itself(server: Server) -> Non
         es.send(["g", "h", str(es.member)], b"all")
         events = [es.next_event(PATIENCE_S) for _ in range(3)]
         assert [type(event) for event in events] == [View, View, Message]
+
+
+class Deaf:
+    """A poll that has nothing to tell, and notes for how long it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+
+    def register(self, *_: object) -> None:
+        pass
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        self.asked.append(timeout)
+        return []
+
+
+def test_however_long_it_waits_it_looks_for_signals_every_second(server: Server) -> None:
+    with evensong.sync.connect(server.address) as es:
+        hearing, deaf = es._line._poll, Deaf()
+        es._line._poll = deaf  # type: ignore[assignment, misc]
+        es._line.until(lambda: len(deaf.asked) == 3)
+        assert deaf.asked == [WAIT_MS] * 3
+        es._line.until(lambda: len(deaf.asked) == 5, Patience(0.5))
+        assert all(asked is not None and 0 < asked <= 500 for asked in deaf.asked[3:])
+        es._line._poll = hearing  # type: ignore[misc]
 
 
 def test_leaving_a_group_loses_nothing_of_the_others(server: Server) -> None:

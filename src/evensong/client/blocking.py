@@ -18,6 +18,9 @@ from evensong.errors import ConnectionLost, Unreachable
 
 CHUNK: Final = 256 * 1_024  # bytes read in one go
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
+# How long it waits in one go. A signal that comes between Python's last look and the wait, as
+# Ctrl-C may, is answered only when the wait is over.
+WAIT_MS: Final = 1_000
 
 Value = TypeVar("Value")
 
@@ -108,7 +111,8 @@ class Line:
         """Wait until bytes can move, move them, and answer what came."""
         wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
         self._poll.register(self._socket, wanted)
-        events = self._poll.poll(None if timeout is None else 1_000 * timeout)
+        asked = WAIT_MS if timeout is None else min(WAIT_MS, 1_000 * timeout)
+        events = self._poll.poll(asked)
         if events and events[0][1] & ~select.POLLOUT:
             self._read()
         self.flush()
