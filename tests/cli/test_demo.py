@@ -156,7 +156,7 @@ def test_without_spark_there_is_no_report_and_all_else(
     def fail(*_: object) -> None:
         raise SparkUnavailable("there is no Java here")
 
-    args = argparse.Namespace(no_report=False, report=None, keep=tmp_path)
+    args = argparse.Namespace(no_report=False, engine=None, report=None, keep=tmp_path)
     monkeypatch.setattr("evensong.demo.reported.report_on", fail)
     assert demo._report(tmp_path, args, demo._Live(None)) is None
     assert "no report: there is no Java here" in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_the_demonstration_ends_with_a_report(
 ) -> None:
     _, history = run_recorded(swarm(3))
     write_trace(history, tmp_path / "n1" / "trace", "up")
-    args = argparse.Namespace(no_report=False, report=None, keep=tmp_path)
+    args = argparse.Namespace(no_report=False, engine=None, report=None, keep=tmp_path)
     reported = demo._report(tmp_path, args, demo._Live(None))
     assert reported is not None
     assert reported.page == tmp_path / "report.html"
