@@ -7,13 +7,12 @@ monotonic one, which all processes share; a message carries when it was sent, or
 
 import asyncio
 import json
+import signal
 import struct
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import Final, NamedTuple
@@ -24,10 +23,11 @@ from evensong import Group, MemberId, Message, Receipt, Service, View
 GROUP: Final = "bench"
 STAMP: Final = struct.Struct("!q")  # nanoseconds
 SIZE_LEAST: Final = STAMP.size
-AHEAD_BYTES: Final = 400_000  # own messages under way, at full speed
-BATCH_BYTES: Final = 40_000  # handed over at a time
+AHEAD_BYTES: Final = 500_000  # own messages under way, at full speed
+BATCH_BYTES: Final = 55_000  # handed over at a time: what one frame holds
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
 TICK_NS: Final = 500_000  # between two looks at what is due, if it is much
+LEAST_NS: Final = 1_000  # to sleep; 0 would be for ever
 TOGETHER: Final = 256  # messages that are sent at once, at a rate
 SAMPLED: Final = 32  # messages of a batch whose latency is looked at; else one in so many
 
@@ -63,10 +63,10 @@ class Counts:
 
     def batch(self, batch: list[Message | View]) -> None:
         """Count messages that came together."""
-        messages = [one for one in batch if isinstance(one, Message)]
         if self.has_begun():
-            self.delivered += len(messages)
-            self.sample(messages[:: 1 + len(messages) // SAMPLED])
+            self.delivered += [*map(type, batch)].count(Message)
+            few = batch[:: 1 + len(batch) // SAMPLED]
+            self.sample([one for one in few if isinstance(one, Message)])
 
     def has_begun(self) -> bool:
         """Whether what comes now counts."""
@@ -106,29 +106,24 @@ class Sender:
 
     async def _at_a_rate(self) -> None:
         began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
-        loop, ticks = asyncio.get_running_loop(), asyncio.Event()
-        step_ns = max(period_ns, TICK_NS) if self._task.arrivals == "steady" else TICK_NS
-
-        def tick() -> None:
-            """Wake the loop when a message is due: its own timers are a millisecond late."""
-            for number in count():
-                time.sleep(max(0.0, began + number * step_ns - time.monotonic_ns()) / 1e9)
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(ticks.set)
-
-        threading.Thread(target=tick, daemon=True).start()
+        # The loop's own timers are a millisecond late, and a thread that sleeps waits for this one
+        # to let go of the interpreter; a signal does neither.
+        ticks = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGALRM, ticks.set)
         dues = self._dues(began, period_ns)
         due = next(dues)
         while True:
-            await ticks.wait()
-            ticks.clear()
+            now = time.monotonic_ns()
             stamps: list[int] = []
-            while due <= time.monotonic_ns() and len(stamps) < TOGETHER:
+            while due <= now and len(stamps) < TOGETHER:
                 stamps.append(due)
                 due = next(dues)
-            if len(stamps) == TOGETHER:  # there may be more
-                ticks.set()
-            await self._send_due(stamps)
+            if stamps:
+                await self._send_due(stamps)
+            ticks.clear()
+            rest_ns = max(due, now + TICK_NS) - time.monotonic_ns()
+            signal.setitimer(signal.ITIMER_REAL, max(rest_ns, LEAST_NS) / 1e9)
+            await ticks.wait()
 
     def _dues(self, began: int, period_ns: float) -> Iterator[int]:
         """Yield when each message is due: evenly, or by chance as telephones ring."""
