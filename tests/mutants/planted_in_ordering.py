@@ -352,6 +352,20 @@ ORDERING_MUTANTS: Final = (
         UNIT + RUN,
     ),
     Mutant(
+        "rows that come together are never delivered",
+        "ring.py",
+        "        if has_stored:\n            machine.deliver_stored()\n",
+        "",
+        UNIT + "test_rows.py::test_rows_that_come_together_are_delivered_together",
+    ),
+    Mutant(
+        "what ends a ring is acted on before the rows that came before it are delivered",
+        "ring.py",
+        "                machine.deliver_stored()\n            self.receive(datagram, now)\n",
+        "            self.receive(datagram, now)\n",
+        UNIT + "test_rows.py::test_what_ends_a_ring_comes_after_the_rows_before_it",
+    ),
+    Mutant(
         "a stretch is delivered though its end is not safe",
         "ordering.py",
         "                last = self.my_safe\n                if last < seq:",

@@ -56,6 +56,11 @@ class Core(ABC):
         for datagram in run.frames():
             self.receive(datagram, now)
 
+    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+        """Take in datagrams of one turn, in this order; delivery may wait for the last of them."""
+        for datagram in datagrams:
+            self.receive(datagram, now)
+
     @abstractmethod
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""

@@ -95,8 +95,7 @@ class Node(Core):
         """Take in what came in one turn, runs first: as one by one, but looked at once."""
         for run in runs:
             self.engine.receive_run(run, now)
-        for datagram in datagrams:
-            self.engine.receive(datagram, now)
+        self.engine.receive_many(datagrams, now)
         self._settle(now)
 
     def expire(self, now: int) -> None:

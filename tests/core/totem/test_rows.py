@@ -118,14 +118,15 @@ Told = tuple[int, int, int, int]  # how far ahead, how many, ring beside mine, w
         min_size=1,
         max_size=5,
     ),
+    booleans(),
 )
 def test_a_row_has_the_effects_of_its_messages_one_after_the_other(
-    state: State, told: list[Told]
+    state: State, told: list[Told], is_one_turn: bool
 ) -> None:
     (_, apart), (_, together) = reach(state), reach(state)
     high = apart.machine.ring.buffer.high
     effects = []
-    at_once = []
+    rows = []
     for ahead, count, ring_beside, sender in told:
         ring_seq, ring_rep = apart.machine.ring.ring_id
         ring_id = RingId(max(0, ring_seq + ring_beside), ring_rep)
@@ -133,9 +134,10 @@ def test_a_row_has_the_effects_of_its_messages_one_after_the_other(
         made = outgoing(payloads, max(1, high + ahead), ring_id, sender)
         for one in made.datagrams():
             effects += apart.receive(one)
-        for row in made.rows(64, 1_000):
-            together.core.receive(row, together.now)
-            at_once += unbundled(together.core.drain())
+        rows += made.rows(64, 1_000)
+    for turn in [rows] if is_one_turn else [[row] for row in rows]:
+        together.core.receive_many(turn, together.now)
+    at_once = unbundled(together.core.drain())
     assert delivered(at_once) == delivered(effects)
     assert others(at_once) == others(effects)
     assert digest(together.core) == digest(apart.core)
@@ -151,6 +153,29 @@ def others(effects: Sequence[Effect]) -> list[type]:
 def kept(desk: Desk) -> list[object]:
     ring = desk.machine.ring
     return [ring.message(seq) for seq in sorted(ring.buffer.messages)]
+
+
+def test_rows_that_come_together_are_delivered_together() -> None:
+    _, desk = reach(State.OPERATIONAL)
+    ring = desk.machine.ring
+    high = ring.buffer.high
+    rows = outgoing([b"a", b"bc", b"d"], high + 1, ring.ring_id, 1).rows(1, 1_000)
+    assert len(rows) == 3
+    desk.core.receive_many(rows, desk.now)
+    told = [one for one in desk.core.drain() if isinstance(one, Deliver)]
+    assert [[one.seq for one in each.messages()] for each in told] == [
+        [high + n for n in (1, 2, 3)]
+    ]
+
+
+def test_what_ends_a_ring_comes_after_the_rows_before_it() -> None:
+    _, desk = reach(State.OPERATIONAL)
+    ring = desk.machine.ring
+    row, *_ = outgoing([b"a", b"b"], ring.buffer.high + 1, ring.ring_id, 1).rows(64, 1_000)
+    desk.core.receive_many([row, *outgoing([b"c"], 1, RingId(400, 9), 9).datagrams()], desk.now)
+    effects = desk.core.drain()
+    assert isinstance(effects[0], Deliver)
+    assert desk.machine.state is State.GATHER
 
 
 def test_who_holds_the_token_takes_no_row_beyond_it() -> None:

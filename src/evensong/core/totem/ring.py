@@ -4,7 +4,7 @@ The door to the protocol: it decodes what comes off the wire, counts and drops w
 notices that this processor itself was late, and hands the rest to the state machine in `states.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, final
 
@@ -19,12 +19,13 @@ from evensong.core.totem.commit import is_passed_to
 from evensong.core.totem.frames import Stretch
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts
-from evensong.core.totem.rows import DECODERS, decode_row
+from evensong.core.totem.rows import DECODERS, ROW_SIZE, decode_row
 from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
 
 # Looked up once for each message otherwise.
 OPERATIONAL: Final = State.OPERATIONAL
+A_ROW: Final = bytes([wire.ROW])
 unpack_header: Final = wire.HEADER.unpack_from
 decode_regular: Final = wire.decode_regular
 
@@ -87,6 +88,39 @@ class SingleRing(Core):
             return
         for datagram in run.frames():
             self.receive(datagram, now)
+
+    def receive_many(self, datagrams: Sequence[bytes], now: int) -> None:
+        """Take in datagrams in this order; what rows of my ring carry is delivered at once."""
+        if self.halted:
+            return
+        self._notice_pause(now)
+        machine = self.machine
+        has_stored = False
+        for datagram in datagrams:
+            if datagram[:1] == A_ROW and self._has_stored_row(datagram, now):
+                has_stored = True
+                continue
+            if has_stored:  # what comes next may end this ring
+                has_stored = False
+                machine.deliver_stored()
+            self.receive(datagram, now)
+        if has_stored:
+            machine.deliver_stored()
+
+    def _has_stored_row(self, datagram: bytes, now: int) -> bool:
+        """Keep the messages of a row, if all of them are new and of my ring; False if not."""
+        machine = self.machine
+        if machine.state is not OPERATIONAL or len(datagram) <= ROW_SIZE:
+            return False
+        try:
+            row = decode_row(datagram, machine.ring.ring_id)
+        except MalformedFrame:
+            return False
+        _, transmitter, _ = unpack_header(datagram)
+        if not machine.holder.store_row(row, transmitter, now):
+            return False
+        machine.met.add("regular")
+        return True
 
     def _receive_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> None:
         machine = self.machine

@@ -91,8 +91,11 @@ class Outgoing:
         while at < len(payloads):
             stop = bisect_right(ends, ends[at] + bytes_max - ROW_SIZE) - 1
             stop = max(at + 1, min(stop, at + packets_max))
-            table = struct.pack(f"!{stop - at}H", *lengths[at:stop])
-            made.append(self._row(at, payloads[at:stop], 0, table))
+            if stop == at + 1 and lengths[at]:
+                made.append(self._row(at, payloads[at:stop], lengths[at], b""))
+            else:
+                table = struct.pack(f"!{stop - at}H", *lengths[at:stop])
+                made.append(self._row(at, payloads[at:stop], 0, table))
             at = stop
         return made
 
@@ -115,9 +118,8 @@ def decode_row(frame: bytes, known: RingId = NO_RING) -> Stretch:
         raise MalformedFrame("row: field")
     if sender_id == NO_PROCESSOR or ring_rep == NO_PROCESSOR:
         raise MalformedFrame("row: nobody")
-    ring_id = RingId(ring_seq, ring_rep)
-    if ring_id == known:
-        ring_id = known
+    is_known = ring_seq == known.seq and ring_rep == known.rep
+    ring_id = known if is_known else RingId(ring_seq, ring_rep)
     run = _alike(frame, count, size) if size else _each(frame, count)
     return Stretch(sender_id, ring_id, first, service, 0, timestamp, run, 0)
 
