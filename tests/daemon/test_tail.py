@@ -32,6 +32,10 @@ class Piece:
     def payloads(self) -> list[bytes]:
         return [b"%d" % seq for seq in range(self.first_seq, self.last_seq + 1)]
 
+    def where(self, seq: int) -> tuple[bytes, int, int]:
+        payload = b"%d" % seq
+        return payload, 0, len(payload)
+
     def bytes_at(self, at: int) -> set[int]:
         return {payload[at] for payload in self.payloads()}
 

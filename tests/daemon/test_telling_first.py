@@ -114,10 +114,10 @@ class Heard:
     def _write(self, _now: int) -> None:
         self.when_written.append(self.sent.sent)
 
-    def say(self, first_no: int, frames: int) -> None:
-        """Send frames, each of which fills a packet."""
+    def say(self, first_no: int, frames: int, size: int = 800) -> None:
+        """Send frames of one message each."""
         self.sent_before = self.sent.sent
-        body = bytes(800)
+        body = bytes(size)
         for number in range(first_no, first_no + frames):
             frame = encode_whole(self.session, number, 0, 0, [body])
             self.driver.core.groups.send(self.session, frame, 0)
@@ -133,10 +133,13 @@ def test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast(pai
     assert heard.sent.sent > heard.sent_before
 
 
-def test_of_several_messages_the_ring_hears_before_the_clients_do(pair: Pair) -> None:
+@pytest.mark.parametrize(("frames", "size"), [(2, 800), (20, 800), (1, 20_000)])
+def test_of_several_messages_or_a_large_one_the_ring_hears_before_the_clients_do(
+    pair: Pair, frames: int, size: int
+) -> None:
     heard = Heard(pair)
     pair.turn_until(lambda: holds_token(pair.drivers[1]))
-    heard.say(2, 20)
+    heard.say(2, frames, size)
     pair.drivers[1].perform()
     assert heard.when_written == []
     assert len(heard.when_told) == 1

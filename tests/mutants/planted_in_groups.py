@@ -319,6 +319,13 @@ GROUP_MUTANTS: Final = (
         QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
     ),
     GroupMutant(
+        "a frame that an empty packet holds is cut",
+        "sendqueue.py",
+        "        is_too_long = size > (self._wide_room() if filling.frames else filling.room)\n",
+        "        is_too_long = size > filling.room\n",
+        QUEUE + "test_what_a_packet_of_its_own_would_hold_waits_for_one_rather_than_being_cut",
+    ),
+    GroupMutant(
         "a large message stops the other sessions",
         "sendqueue.py",
         "            lane.deficit -= room - filling.room\n",

@@ -158,6 +158,10 @@ class Part(Protocol):
         """Return what the layer above gave, of each."""
         ...
 
+    def where(self, seq: int) -> tuple[bytes, int, int]:
+        """Return what the payload at this place lies in, and from where to where: no copy."""
+        ...
+
     def bytes_at(self, at: int) -> set[int]:
         """Return which bytes stand at this place of the payloads; some are shorter: undefined."""
         ...

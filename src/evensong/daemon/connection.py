@@ -95,7 +95,7 @@ class Connection:
         self._owner: Final = owner
         self._queued_max: Final = queued_max
         self._window: Final = window
-        self._frames: Final[deque[tuple[bytes, ...]]] = deque()  # each in its parts
+        self._frames: Final[deque[tuple[int, tuple[bytes, ...]]]] = deque()  # sizes, and parts
         self._urgent: Final[list[bytes]] = []
         self._begun: list[bytes | memoryview] = []  # what is being written
         self._begun_size = 0
@@ -147,8 +147,9 @@ class Connection:
     def put(self, *parts: bytes) -> None:
         """Tell the client something of its groups, in order: the parts of one frame."""
         if not self.is_closing:
-            self._frames.append(parts)
-            self._count(sum(map(len, parts)))
+            size = sum(map(len, parts))
+            self._frames.append((size, parts))
+            self._count(size)
 
     def put_news(self, frame: bytes) -> None:
         """Tell the client something else: whether it reads its groups or not, and in order."""
@@ -223,9 +224,10 @@ class Connection:
         self._urgent.clear()
         size = sum(map(len, parts))
         if self.unconsumed < self._window:
-            while frames and (not parts or size + sum(map(len, frames[0])) <= PIECE):
-                size += sum(map(len, frames[0]))
-                parts += frames.popleft()
+            while frames and (not parts or size + frames[0][0] <= PIECE):
+                more, frame = frames.popleft()
+                size += more
+                parts += frame
         if not parts:
             return False
         self._begun = parts if size >= LONG * len(parts) else [b"".join(parts)]
@@ -262,7 +264,7 @@ class Connection:
         """Hang up now, behind all that waits, as far as the client takes it."""
         if not self.is_closing:
             farewell = wire.encode_farewell(0, why, text)
-            self._frames.append((farewell,))
+            self._frames.append((len(farewell), (farewell,)))
             self.queued += len(farewell)
             self.unconsumed = 0
             self._is_blocked = False

@@ -30,7 +30,7 @@ from evensong.core.effects import (
     WindowGrown,
 )
 from evensong.core.engine import CHANGING, STEADY, TOTEM, Parameters, name_of
-from evensong.core.groups.events import SessionEvent
+from evensong.core.groups.events import Delivered, SessionEvent
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import Configuration, ProcessorId
 from evensong.core.node import Node
@@ -57,6 +57,7 @@ ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 SLEPT_US: Final = 20  # to ask what is ready takes 2 or 3; to sleep and be woken, more
 BREAKS_MAX: Final = 64  # that are remembered
+ALONE_BYTES: Final = 16_384  # of a message for which the ring may wait
 unpack_header: Final = wire.HEADER.unpack_from
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
@@ -79,6 +80,12 @@ class Timed(Protocol):
     def expire(self, now: int) -> None:
         """Do what is due."""
         ...
+
+
+def _is_alone(events: list[SessionEvent]) -> bool:
+    """Whether clients are told one frame, and not a large one."""
+    sizes = [len(event.frame) for event in events if isinstance(event, Delivered)]
+    return len(sizes) == 1 and sizes[0] <= ALONE_BYTES
 
 
 def _ignore_events(_events: list[SessionEvent]) -> None:
@@ -172,6 +179,7 @@ class Driver:
         self.turn_ends: Final[list[Chore]] = []  # told when all of a turn is done
         self.how = ""  # "stop" or "fail" once it is over
         self.why = ""
+        self._woke_at = 0  # when this turn began
         self._has_slept = False  # before this turn: nothing was ready when the loop asked
         self._is_unrecorded = False  # the core is in a ring that the disk has not
         has_rows = name_of(parameters) == TOTEM
@@ -208,7 +216,7 @@ class Driver:
             asked_at = clock()
             may_sleep = not self.is_busy or not core.rests()
             ready = watch.wait(due - asked_at) if may_sleep else watch.look(due - asked_at)
-            woke_at = clock()
+            woke_at = self._woke_at = clock()
             self._has_slept = woke_at - asked_at >= SLEPT_US
             lag.begin_turn(woke_at, due)  # here: datagrams may make the core forgive and forget
             watch.dispatch(ready)
@@ -283,6 +291,9 @@ class Driver:
     def _opened_long(self, burst: Burst) -> list[bytes]:
         """Return the frames of peers in it, most likely one that was cut into these pieces."""
         data, size = burst
+        whole = self._opener.open_long(burst)
+        if whole is not None:
+            return [whole] if self._admits(whole, burst) else []
         frames: list[bytes] = []
         at = 0
         while at < len(data):
@@ -292,11 +303,13 @@ class Driver:
             frame = self._opener.open_long(part)
             if frame is None:
                 frames += self._opened(part)
-                continue
-            kind, transmitter, _ = unpack_header(frame)
-            if self._is_admitted(transmitter, kind, -(-len(part.data) // size)):
+            elif self._admits(frame, part):
                 frames.append(frame)
         return frames
+
+    def _admits(self, frame: bytes, burst: Burst) -> bool:
+        kind, transmitter, _ = unpack_header(frame)
+        return self._is_admitted(transmitter, kind, -(-len(burst.data) // burst.size))
 
     def _opened(self, burst: Burst) -> list[bytes]:
         """Return the frames of peers in it, each looked at by itself."""
@@ -328,7 +341,7 @@ class Driver:
             self.refuse("ignored", transmitter, datagrams)
         elif transmitter in self._peers:
             if kind < ASIDE:
-                self.heard_at[transmitter] = clock()
+                self.heard_at[transmitter] = self._woke_at
             return True
         elif transmitter == self.life.node:
             return True  # a twin of mine is the core's business
@@ -352,7 +365,7 @@ class Driver:
         before = self.delivered
         self._perform_effects()
         events = self._drain_events()
-        if events and self.delivered - before == 1:
+        if events and self.delivered - before == 1 and _is_alone(events):
             self.tell(events)
             self.write_few(clock())
             events = self._drain_events()

@@ -6,15 +6,15 @@ heard, whoever sends it to whomever, halves the rows; a time without any doubles
 
 from typing import Final, final
 
+from evensong.daemon.burst import burst_of
+
 ROW_MAX: Final = 64  # messages
-WIDTH: Final = 8  # datagrams that a message may fill while nothing gets lost,
-WIDE: Final = 8 * 1_452  # and bytes: larger datagrams are few or one
 CALM_US: Final = 500_000
 
 
 def width_of(datagram_size: int) -> int:
     """How many datagrams of this size a message may fill while nothing gets lost."""
-    return max(1, min(WIDTH, WIDE // datagram_size))
+    return max(1, burst_of(datagram_size))
 
 
 @final

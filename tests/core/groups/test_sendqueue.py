@@ -450,6 +450,19 @@ def test_what_fits_a_wide_packet_is_not_cut() -> None:
     assert lanes.queue.weight([packet]) == 6, "what others sent, or we before, stays as wide"
 
 
+def test_what_a_packet_of_its_own_would_hold_waits_for_one_rather_than_being_cut() -> None:
+    lanes = Lanes(1)
+    lanes.settle(1)
+    lanes.queue.width = 8
+    for _ in range(3):
+        lanes.push(1, bytes(8_000))
+    packets = lanes.queue.pull(17)  # two packets, and five datagrams' worth for the third
+    assert [kinds(packet) for packet in packets] == [[WHOLE], [WHOLE], [FIRST]]
+    packets += lanes.queue.pull(8)
+    assert kinds(packets[-1]) == [LAST]
+    assert received(packets)[1] == [bytes(8_000)] * 3
+
+
 def has_pieces(packets: list[Packet]) -> bool:
     """Whether a message is under way: to begin it again would be right, and hard to compare."""
     open_ones: set[int] = set()

@@ -241,9 +241,14 @@ class Groups:
     def on_deliver(self, deliver: Deliver) -> None:
         """Take in packets, in order."""
         for part in deliver.parts:
+            sender_id, ring_id, first_seq = part.sender_id, part.ring_id, part.first_seq
+            if first_seq == part.last_seq and self.state is not State.EXCHANGING:
+                payload, at, end = part.where(first_seq)
+                if not payload.startswith(FOREIGN, at + VERSION_AT, end):
+                    self._take(sender_id, ring_id, first_seq, payload, at, end)
+                continue
             if part.bytes_at(VERSION_AT) == ONLY_FOREIGN:
                 continue
-            sender_id, ring_id, first_seq = part.sender_id, part.ring_id, part.first_seq
             payloads = part.payloads()
             at = 0
             while at < len(payloads):
@@ -366,10 +371,18 @@ class Groups:
         self.assembly.add_middles(piece[:3], piece[3], chunks)
         return end
 
-    def _take(self, sender_id: ProcessorId, ring_id: RingId, seq: int, payload: bytes) -> None:
-        """Take a packet apart, frame by frame: headers only."""
+    def _take(
+        self,
+        sender_id: ProcessorId,
+        ring_id: RingId,
+        seq: int,
+        payload: bytes,
+        begin: int = 0,
+        end: int = -1,
+    ) -> None:
+        """Take a packet apart, frame by frame: headers only. It may be a part of what it is in."""
         try:
-            (sender, incarnation, _), frames = decode_packet(payload)
+            (sender, incarnation, _), frames = decode_packet(payload, begin, end)
             if sender != sender_id:
                 raise MalformedFrame("packet: of another sender")
         except MalformedFrame as malformed:

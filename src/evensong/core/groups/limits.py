@@ -15,7 +15,7 @@ LENGTH_MAX: Final = 2**30  # no message is longer, whatever the settings
 DEFICIT: Final = 16 * 1_024  # bytes that a session may send before the next one's turn
 PAYLOAD_LEAST: Final = 400  # every control message but directories and destinations fits
 PAYLOAD_MOST: Final = 64_000
-BATCH_MAX: Final = 64 * 1_024  # bytes of a frame of several messages
+BATCH_MAX: Final = 56 * 1_024  # bytes of a frame of several messages
 CHUNK_LEAST: Final = 64  # a smaller piece of a large message waits for the next packet
 
 

@@ -39,6 +39,7 @@ FOREIGN: Final = b"\0"  # what is not for groups, behind the unit's head
 # kind flags session first_no group_set places length, and where the content begins
 FrameAt: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 unpack_header: Final = HEADER.unpack_from
+unpack_packet: Final = PACKET.unpack_from
 # A packet that holds one frame: both heads at once.
 ALONE: Final = struct.Struct("!IQQHBBHBBIQIHI")
 ALONE_SIZE: Final = ALONE.size
@@ -55,18 +56,23 @@ def encode_packet(unit_id: UnitId, places: int, frames: Sequence[bytes]) -> byte
     return PACKET.pack(*unit_id, places, VERSION, 0, len(frames)) + b"".join(frames)
 
 
-def decode_packet(payload: bytes) -> tuple[tuple[ProcessorId, int, int], list[FrameAt]]:
-    """Find a packet's unit and frames, every header checked; the contents are left alone."""
-    size = len(payload)
-    if size < PACKET_SIZE:
+def decode_packet(
+    payload: bytes, at: int = 0, end: int = -1
+) -> tuple[tuple[ProcessorId, int, int], list[FrameAt]]:
+    """Find a packet's unit and frames, every header checked; the contents are left alone.
+
+    It may be a part of what it came in.
+    """
+    size = len(payload) if end < 0 else end
+    if size - at < PACKET_SIZE:
         raise MalformedFrame("packet: size")
-    sender, incarnation, origin_no, count, version, flags, frames = PACKET.unpack_from(payload)
+    sender, incarnation, origin_no, count, version, flags, frames = unpack_packet(payload, at)
     if version != VERSION or flags:
         raise MalformedFrame("packet: version")
     if not frames:
         raise MalformedFrame("packet: empty")
     found: list[FrameAt] = []
-    at = PACKET_SIZE
+    at += PACKET_SIZE
     for _ in range(frames):
         if size - at < HEADER_SIZE:
             raise MalformedFrame("packet: cut short")

@@ -8,7 +8,9 @@ Rules:
 - A packet is agreed or safe as a whole. One that has frames and is agreed closes before a frame
   that must be safe; an agreed frame may follow a safe one, it would wait behind it anyway.
 - A frame too large for a packet is cut; FIRST fills up the packet at hand. Only LAST makes it
-  whole, so only LAST needs a safe packet: pieces before it have lower seqs.
+  whole, so only LAST needs a safe packet: pieces before it have lower seqs. A frame that would fit
+  an empty packet waits for one: to put pieces together costs every daemon more than full packets
+  gain.
 - A destination is announced, in the lane, before the first frame to it in a configuration.
 - A packet is as large as a datagram holds, or up to `width` times that where many datagrams travel
   as one. What may be pulled is told, and counted, in datagrams' worth.
@@ -273,14 +275,20 @@ class SendQueue:
             if lane.announced.get(set_no) is not item.destination:
                 self._announce(session, lane, set_no, item.destination)
                 return True
-        if lane.offset or len(item.frame) > max(self._room, filling.room):
+        size = len(item.frame)
+        is_too_long = size > (self._wide_room() if filling.frames else filling.room)
+        if lane.offset or is_too_long:
             return self._take_piece(lane, item, filling)
         must_be_safe = bool(item.head.flags & SAFE)
-        if not filling.takes(len(item.frame), item.head.places, must_be_safe):
+        if not filling.takes(size, item.head.places, must_be_safe):
             return False
         filling.add(item.frame, item.head.places, must_be_safe)
         self._forget_first(lane)
         return True
+
+    def _wide_room(self) -> int:
+        """How long a frame may be that an empty packet holds."""
+        return self.width * self._limits.payload_max - PACKET_SIZE
 
     def _take_piece(self, lane: _Lane, item: _Item, filling: _Filling) -> bool:
         head = item.head

@@ -58,6 +58,11 @@ class RegularMessage(NamedTuple):
         """Return the payload of each message of the stretch."""
         return [self.payload]
 
+    def where(self, seq: int) -> tuple[bytes, int, int]:
+        """Return what the payload at a place lies in, and from where to where."""
+        assert seq == self.seq
+        return self.payload, 0, len(self.payload)
+
     def bytes_at(self, at: int) -> set[int]:
         """Return which bytes stand at this place of the payloads."""
         return {*self.payload[at : at + 1]}
@@ -135,6 +140,12 @@ class Stretch:
         """Return the payload of each message of the stretch."""
         skip = self._skip
         return [buffer[start + skip : stop] for buffer, start, stop in zip(*self._run, strict=True)]
+
+    def where(self, seq: int) -> tuple[bytes, int, int]:
+        """Return what the payload at a place lies in, and from where to where."""
+        which = seq - self.first_seq
+        buffers, starts, stops = self._run
+        return buffers[which], starts[which] + self._skip, stops[which]
 
     def bytes_at(self, at: int) -> set[int]:
         """Return which bytes stand at this place of the payloads, without a copy of any."""

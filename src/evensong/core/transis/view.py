@@ -79,6 +79,11 @@ class Placed(NamedTuple):
         """Return the payload of each message of the part."""
         return [self.payload]
 
+    def where(self, seq: int) -> tuple[bytes, int, int]:
+        """Return what the payload at a place lies in, and from where to where."""
+        assert seq == self.seq
+        return self.payload, 0, len(self.payload)
+
     def bytes_at(self, at: int) -> set[int]:
         """Return which bytes stand at this place of the payloads."""
         return {*self.payload[at : at + 1]}
