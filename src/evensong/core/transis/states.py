@@ -357,7 +357,7 @@ class StateMachine:
             cause=self.cause,
         )
         self._reserve(view_id.seq)
-        old.close(old.cut_of(mates), passage)
+        old.close(passage)
         members = tuple([(entry.proc, entry.incarnation) for entry in proposal.required()])
         self.view = View(view_id, members, self.my_id, self.parameters, self.rng, self.effects)
         self.previous = old
