@@ -75,12 +75,12 @@ class Siege:
             if effects:
                 self.had_effect += 1
                 check_output(effects)
+            if core.halted:
+                break  # by a later self: its head is enough
             if not is_readable(frame):
                 assert not effects
                 assert after == before, frame.hex()
             before = after
-            if core.halted:
-                break
             if self.rng.random() < 0.02:
                 now = pass_time(core, now)
                 before = digest(core)
