@@ -61,6 +61,13 @@ def test_what_a_processor_sent_or_received_before_a_message_is_delivered_before_
     assert place.hear("B1~") == "B1 B2 C1"
 
 
+def test_a_causal_message_is_delivered_when_all_its_predecessors_have_been() -> None:
+    """[Transis §3.1]"""
+    place = Place(5)
+    assert place.hear("A1 a1B1~ B2~") == ""  # A1 has its place in the order when half have voted
+    assert place.hear("a1C1.") == "A1 B1 B2"
+
+
 def test_causal_messages_that_have_nothing_to_do_with_each_other_need_not_wait() -> None:
     """[Transis §3]"""
     assert Place(3).hear("B1~ C1~") == "B1 C1"
