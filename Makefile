@@ -55,8 +55,9 @@ test-cluster: $(READY) ## audit and campaign on a cluster of Spark, started here
 mutants: $(READY) ## break the protocol on purpose; every mutant must be caught
 	$(BIN)/python tests/mutants/run.py
 
-hostile: $(READY) ## a million hostile frames at a core, a million datagrams at a daemon
-	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py --hostile-frames 1000000
+hostile: $(READY) ## a million hostile frames at a core of each engine, a million datagrams at a daemon
+	$(BIN)/python -m pytest -q -n 2 tests/core/totem/test_hostile.py \
+	    tests/core/transis/test_hostile.py --hostile-frames 1000000
 	$(BIN)/python -m pytest -q tests/daemon/test_hostile.py --hostile-datagrams 1000000
 
 soak: $(READY) ## many simulated runs: make soak SEEDS=0:10000

@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hostile-frames",
         type=int,
         default=100_000,
-        help="how many hostile frames tests/core/totem/test_hostile.py throws at the cores",
+        help="how many hostile frames test_hostile.py of each engine throws at the cores",
     )
     parser.addoption(
         "--hostile-datagrams",

@@ -27,6 +27,7 @@ KEYS = {
     "datagrams",
     "faults",
     "fault_events",
+    "runs_with_fault_in_change",
     "runs_with_fault_in_commit_or_recovery",
     "pairs_reached",
     "pairs_unreached",

@@ -293,7 +293,7 @@ GROUP_MUTANTS: Final = (
         "            self._count(lane, lane.offset)\n            lane.offset = 0\n",
         "",
         QUEUE + "test_a_message_without_its_end_is_sent_again_from_its_beginning",
-        runs(11),
+        runs(10),
     ),
     GroupMutant(
         "newcomers are not told destinations",

@@ -14,6 +14,7 @@ DAG: Final = UNIT + "test_dag.py::"
 TOTO: Final = UNIT + "test_toto.py::"
 VIEW: Final = UNIT + "test_view.py::"
 MEMBERSHIP: Final = UNIT + "test_membership.py::"
+HOSTILE: Final = UNIT + "test_hostile.py::"
 DIRECTED: Final = "tests/sim/transis/test_directed.py::"
 
 
@@ -304,6 +305,41 @@ TRANSIS_MUTANTS: Final = (
         "        view.receive_basic(message)\n"
         "        if not graph.is_new(index, message.number):\n",
         seeds(1, 2),
+    ),
+    TransisMutant(
+        "who is in no view publishes in mine",
+        "states.py",
+        "        if is_mate and entry[:2] not in self.view.graph.members:\n",
+        "        if is_mate and not entry:\n",
+        HOSTILE + "test_who_publishes_in_a_view_without_being_in_it_is_not_heard",
+    ),
+    TransisMutant(
+        "a leap in view numbers is believed",
+        "lansis.py",
+        "machine.view.view_id.seq + VIEW_NO_LEAP:",
+        "machine.view.view_id.seq + 2 * VIEW_NO_LEAP:",
+        HOSTILE + "test_a_leap_in_view_numbers_is_not_followed",
+    ),
+    TransisMutant(
+        "whoever might join is kept",
+        "states.py",
+        "            if len(self._cands) < wire.ENTRIES_MAX:\n                self",
+        "            if entry:\n                self",
+        HOSTILE + "test_of_those_who_might_join_no_more_are_kept_than_a_proposal_names",
+    ),
+    TransisMutant(
+        "the first proposals of a noisy publisher are kept",
+        "membership.py",
+        "                del pubs[next(iter(pubs))]\n",
+        "                return\n",
+        HOSTILE + "test_of_one_publishers_proposals_the_latest_are_kept",
+    ),
+    TransisMutant(
+        "a member may be far ahead of what everybody has",
+        "dag.py",
+        "        if message.number > self.stable[index] + AHEAD_MAX:\n",
+        "        if message.number > self.inserted[index] + AHEAD_MAX:\n",
+        HOSTILE + "test_nothing_is_kept_that_is_far_ahead_of_what_everybody_has",
     ),
 )
 

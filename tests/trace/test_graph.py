@@ -208,6 +208,15 @@ def test_a_large_view_tells_the_number_of_votes() -> None:
         assert f"{len(memoir.votes(name))}/{size}" in told
 
 
+def test_every_mark_of_a_picture_is_in_its_legend() -> None:
+    (legend,) = groups(picture(0), "legend")
+    told = [one.text for one in legend.iter(f"{SVG}text")]
+    for what in ("agreed", "safe", "causal", "basic", "starts", "leaves", "crashes"):
+        assert what in told
+    marks = [one.get("data-what") for seed in SEEDS for one in groups(picture(seed), "turn")]
+    assert set(marks) <= set(told)
+
+
 def test_the_picture_in_the_documents_is_what_the_code_draws() -> None:
     memoir = recall(load_setup(TWO_AT_ONCE))[0]
     root = ElementTree.fromstring(graph_drawing(memoir, ALL, "title"))

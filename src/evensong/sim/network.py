@@ -279,16 +279,16 @@ class Network:
 
     def components(self, nodes: Sequence[ProcessorId]) -> list[tuple[ProcessorId, ...]]:
         """Return the groups of processors that can hear each other, directly or through others."""
-        label_by_node = {node: node for node in nodes}
-        for source in nodes:
-            for target in nodes:
-                old, new = label_by_node[target], label_by_node[source]
-                if source < target and old != new and self._is_open(source, target):
-                    for node, label in label_by_node.items():
-                        if label == old:
-                            label_by_node[node] = new
-        labels = sorted(set(label_by_node.values()))
-        return [tuple(sorted(n for n in nodes if label_by_node[n] == label)) for label in labels]
+        found: list[tuple[ProcessorId, ...]] = []
+        left = sorted(nodes)
+        while left:
+            component = [left.pop(0)]
+            for one in component:  # it grows meanwhile
+                heard = [other for other in left if self._is_open(one, other)]
+                component += heard
+                left = [other for other in left if other not in heard] if heard else left
+            found.append(tuple(sorted(component)))
+        return found
 
     def _is_open(self, one: ProcessorId, other: ProcessorId) -> bool:
         there, back = self._links[one][other], self._links[other][one]

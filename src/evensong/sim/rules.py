@@ -7,7 +7,8 @@ from typing import Final, Protocol
 from evensong.sim import coverage, evs
 from evensong.sim.check import Invariants
 from evensong.sim.coverage import Table
-from evensong.sim.evs import Verdicts, Violation
+from evensong.sim.evs import Verdicts
+from evensong.sim.evs.verdict import Finding
 from evensong.sim.history import History, LifeId
 from evensong.sim.setup import TOTEM, TRANSIS, Options
 from evensong.sim.transis import judge as lansis_judge
@@ -29,20 +30,21 @@ class Rules:
     """What a run of one engine is judged by."""
 
     watcher: Callable[[], Observer]  # checks invariants at every step
-    look_back: Callable[[Observer], list[Violation]]  # what only the whole run shows it
+    look_back: Callable[[Observer], list[Finding]]  # what only the whole run shows it
     judge: Judge
     table: Table
     invariants: tuple[str, ...]
+    hindsight: tuple[str, ...]  # those of them that `look_back` has a verdict on
     properties: tuple[str, ...]
     liveness: str  # the invariant that a calm run converges
 
 
-def _nothing(observer: Observer) -> list[Violation]:
+def _nothing(observer: Observer) -> list[Finding]:
     return []
 
 
-def _last_votes(observer: Observer) -> list[Violation]:
-    return observer.look_back() if isinstance(observer, LansisInvariants) else []
+def _last_votes(observer: Observer) -> list[Finding]:
+    return [observer.look_back()] if isinstance(observer, LansisInvariants) else []
 
 
 RING: Final = Rules(
@@ -51,6 +53,7 @@ RING: Final = Rules(
     evs.check,
     coverage.RING,
     tuple(f"I{number}" for number in range(1, 16)),
+    (),
     tuple(evs.PROPERTIES),
     "I15",
 )
@@ -60,6 +63,7 @@ LANSIS: Final = Rules(
     lansis_judge.check,
     DOMAIN,
     tuple(f"L{number}" for number in range(1, 17)),
+    ("L7",),
     tuple(lansis_judge.PROPERTIES),
     "L13",
 )

@@ -186,14 +186,14 @@ class Run:
         self.violations.extend(self.rules.table.impossible(self.world.pairs))
         if self.is_cut_short:
             return {}
-        if self._watcher is not None:
-            self.violations.extend(self.rules.look_back(self._watcher))
-        verdicts = self.rules.judge(self.history)
-        for verdict in verdicts.by_property.values():
+        looked_back = self.rules.look_back(self._watcher) if self._watcher is not None else []
+        verdicts = [one.verdict() for one in looked_back]
+        verdicts += self.rules.judge(self.history).by_property.values()
+        for verdict in verdicts:
             self.violations.extend(verdict.samples)
             counts = Counts(verdict.n_checked, verdict.n_unknown, verdict.n_violations)
             self.counts[verdict.property_id] = counts
-        return {one.property_id: one.status for one in verdicts.by_property.values()}
+        return {one.property_id: one.status for one in verdicts}
 
     def outcome(
         self,

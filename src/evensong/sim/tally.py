@@ -29,7 +29,10 @@ def statuses_of(outcome: Outcome, *, clients: bool, engine: str = TOTEM) -> dict
     # A run that was cut short was not watched to its end: what did not break is left open.
     unbroken = evs.Status.PASS if outcome.statuses else evs.Status.INCONCLUSIVE
     invariants = rules.BY_ENGINE[engine].invariants
-    found = {name: evs.Status.FAIL if name in broken else unbroken for name in invariants}
+    found = {
+        name: evs.Status.FAIL if name in broken else outcome.statuses.get(name, unbroken)
+        for name in invariants
+    }
     for name in judged(clients=clients, engine=engine):
         # A run ends at the first broken promise: then it alone has a verdict.
         unknown = evs.Status.FAIL if name in broken else evs.Status.INCONCLUSIVE
@@ -132,6 +135,8 @@ class Tally:
             "datagrams": self.datagrams,
             "faults": dict(sorted(self.faults.items())),
             "fault_events": dict(sorted(self.fault_events.items())),
+            "runs_with_fault_in_change": self.runs_with_fault_in_change,
+            # The same number by the name of the ring's states: it was told first.
             "runs_with_fault_in_commit_or_recovery": self.runs_with_fault_in_change,
             "pairs_reached": [coverage.say(pair) for pair in sorted(self.pairs)],
             "pairs_unreached": [coverage.say(pair) for pair in self.pairs_unreached()],

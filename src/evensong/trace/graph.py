@@ -18,7 +18,7 @@ from evensong.core.ids import ProcessorId
 from evensong.core.transis.frames import JOIN, NULL, REGULAR, ViewId
 from evensong.report.markup import Content, Markup, tag
 from evensong.report.style import DARK, LIGHT
-from evensong.sim.transis.memoir import LEAVES, STARTS, Memoir, Name, Post
+from evensong.sim.transis.memoir import FAILS, LEAVES, STARTS, Memoir, Name, Post
 from evensong.trace.graph_layout import (
     LEFT,
     PIP,
@@ -42,7 +42,7 @@ LANE_GAP: Final = 14
 APART: Final = 120.0  # between two times on the axis
 REPEATED: Final = 1_000  # the names of lanes are repeated after so much
 N_COLOURS: Final = 10
-WIDTH_MIN: Final = 860  # the legend needs it
+WIDTH_MIN: Final = 920  # the legend needs it
 SERVICES: Final = (Service.AGREED, Service.SAFE, Service.CAUSAL, Service.BASIC)
 
 STYLE: Final = """
@@ -337,17 +337,18 @@ class _Picture:
         return tag("g", drawn, class_="stack")
 
     def _turn(self, proc: ProcessorId, what: str, at_us: int, x: float) -> Markup:
-        y = float(self._y[proc] + NODE)
         said = tag("title", f"p{proc} {what} at {ms(at_us)}")
-        if what == STARTS:
-            drawn = tag("path", said, class_="start", d=f"M{x - 5:.1f} {y - 6:.1f}l9 6l-9 6z")
-        elif what == LEAVES:
-            drawn = tag("circle", said, class_="soft", cx=x, cy=y, r=5)
-        else:
-            drawn = tag(
-                "path", said, class_="crash", d=f"M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12"
-            )
+        drawn = _mark(what, x, float(self._y[proc] + NODE), said)
         return tag("g", drawn, class_="turn", data_node=proc, data_what=what)
+
+
+def _mark(what: str, x: float, y: float, said: Markup | None = None) -> Markup:
+    """Draw that a processor starts, leaves or crashes."""
+    if what == STARTS:
+        return tag("path", said, class_="start", d=f"M{x - 5:.1f} {y - 6:.1f}l9 6l-9 6z")
+    if what == LEAVES:
+        return tag("circle", said, class_="soft", cx=x, cy=y, r=5)
+    return tag("path", said, class_="crash", d=f"M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12")
 
 
 def _kind(kind: int, service: Service) -> str:
@@ -396,7 +397,11 @@ def _legend() -> Markup:
     for kind, text in ((NULL, "null: acknowledges"), (JOIN, "join: proposes a view")):
         drawn.append(_body(kind, Service.AGREED, x + 9, y))
         drawn.append(tag("text", text, class_="soft", x=x + 24, y=y + 4))
-        x += 140
+        x += 146
+    for what in (STARTS, LEAVES, FAILS):
+        drawn.append(_mark(what, x + 9, y))
+        drawn.append(tag("text", what, class_="soft", x=x + 20, y=y + 4))
+        x += 70
     ballot = [
         tag(
             "rect", class_="voted" if at < 2 else "open", x=LEFT + 5 * at, y=82, width=3.6, height=4

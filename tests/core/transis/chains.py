@@ -113,7 +113,7 @@ class Place:
 
     def close(self) -> str:
         """End the view with what there is; `'` marks what comes in the passage behind it."""
-        self.view.close(list(self.view.graph.inserted), PASSAGE)
+        self.view.close(PASSAGE)
         return self.told()
 
     def told(self) -> str:

@@ -80,7 +80,7 @@ def test_what_is_stable_and_not_yet_delivered_is_kept() -> None:
 def test_a_view_that_ends_delivers_what_the_votes_decide_and_then_the_rest_by_name() -> None:
     place = Place(5)
     place.hear("E1 e1D1. D2~ B1!")  # nothing is decided
-    place.view.close(list(place.view.graph.inserted), PASSAGE)
+    place.view.close(PASSAGE)
     gaps = [effect.after_gap for effect in place.effects if isinstance(effect, Deliver)]
     assert all(gaps)
     assert places(place) == [(b"B1", 1), (b"E1", 2), (b"D2", NO_PLACE)]
@@ -91,7 +91,7 @@ def test_what_is_safe_for_those_who_go_on_only_comes_in_their_passage() -> None:
     place = Place(3)
     assert place.hear("B1 b1A1. b1C1.") == "B1"
     place.hear("A2! a2B2. A3 a3B3. B4~ A4")  # A2 waits for C, the rest for A2
-    place.view.close(list(place.view.graph.inserted), PASSAGE)
+    place.view.close(PASSAGE)
     delivers = [effect for effect in place.effects if isinstance(effect, Deliver)]
     rings = {one.ring_id for effect in delivers for one in effect.messages()}
     assert rings == {PASSAGE.conf_id}
@@ -119,16 +119,7 @@ def test_the_safe_line_does_not_rise_for_what_comes_in_the_passage() -> None:
     place = Place(3)
     place.hear("A1 a1B1.")
     place.hear("a1C1. A2! a2B2. A3")
-    place.view.close(list(place.view.graph.inserted), PASSAGE)
+    place.view.close(PASSAGE)
     lines = [effect.seq for effect in place.effects if isinstance(effect, SafeLine)]
     assert lines == []
     assert place.view.safe_line == 1
-
-
-def test_the_cut_is_the_past_of_the_finals() -> None:
-    place = Place(3)
-    words = "A1 a1B1. C1 c1B2."
-    place.hear(words)
-    finals = chain("a1B1.")
-    assert place.view.cut_of(finals) == [1, 1, 0]
-    assert place.view.cut_of(chain("c1B2.")) == [1, 2, 1]

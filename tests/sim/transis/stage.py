@@ -123,6 +123,6 @@ class Stage:
         self.strike(Calm(0))
         assert world.run_until(world.is_quiet, world.now + SETTLE_US, 500)
         world.quiesce()
-        assert self.invariants.look_back() == []
+        assert self.invariants.look_back().violations == []
         verdicts = check(self.history)
         assert verdicts.holds, verdicts.explain()

@@ -152,6 +152,49 @@ def test_who_passes_over_before_a_causal_message_that_others_have_in_the_view_is
         stage.run(500_000)
 
 
+@pytest.mark.parametrize("is_more", [True, False])
+def test_who_leaves_a_view_with_more_or_less_than_its_cut_is_seen(
+    stage: Stage, *, is_more: bool
+) -> None:
+    stage.send(2, "because", service=Service.CAUSAL)
+    stage.run(10_000)
+    for node in (1, 2):  # all who go on alike: nobody differs from anybody
+        units = stage.invariants.notes[node].passing.units
+        unit_id, view_id = max(units)
+        if is_more:
+            units.add((unit_id._replace(origin_no=99), view_id))
+        else:
+            units.remove((unit_id, view_id))
+    stage.crash(3)
+    with pytest.raises(InvariantBroken, match=r"^L11: .*leaves .* differs from that in"):
+        stage.run(500_000)
+
+
+def test_a_cut_is_the_past_of_some_messages() -> None:
+    graph = WholeGraph(VIEW, ((1, 1), (2, 1), (3, 1)))
+    for word in ("A1", "a1B1.", "C1-", "c1B2.", "B3!"):
+        assert graph.add(message(word)) == ""
+    assert graph.past_of([message("a1B1.")]) == [1, 1, 0]
+    assert graph.past_of([message("c1B2."), message("A1")]) == [1, 2, 1]
+    assert graph.units_in([1, 2, 1]) == {UnitId(1, 1, 1)}  # neither null messages nor BASIC ones
+    assert graph.units_in([0, 3, 0]) == {UnitId(2, 1, 3)}
+
+
+def test_another_order_than_the_votes_give_is_seen_in_the_end(stage: Stage) -> None:
+    stage.send(2, "and", "so", "on")
+    stage.run(20_000)
+    found = stage.invariants.look_back()
+    assert (found.checked, found.violations) == (4, [])
+    (order,) = [one for one in stage.invariants.orders.values() if len(one) == 4]
+    order[1], order[2] = order[2], order[1]
+    (violation,) = stage.invariants.look_back().violations
+    assert violation.property_id == "L7"
+    order[1], order[2] = order[2], order[1]
+    order.append(order[0])  # more than there is to be ordered
+    (violation,) = stage.invariants.look_back().violations
+    assert "but the votes give []" in violation.text
+
+
 def test_the_whole_graph_refuses_what_cannot_be() -> None:
     graph = WholeGraph(VIEW, ((1, 1), (2, 1)))
     assert graph.add(message("A1")) == ""

@@ -5,10 +5,12 @@ import sys
 import pytest
 
 from evensong.cli.main import main
-from evensong.sim.campaign import Task, broken_by
+from evensong.sim.campaign import Done, Task, broken_by
+from evensong.sim.evs import Status
 from evensong.sim.faults import Calm
 from evensong.sim.run import run_setup, run_unchecked
 from evensong.sim.setup import setup_from_json, setup_to_json
+from evensong.sim.tally import Tally
 from evensong.sim.transis import clients
 from evensong.sim.transis.swarm import run, swarm
 
@@ -58,6 +60,19 @@ def test_a_few_seeds_keep_every_promise(seed: int) -> None:
     outcome = run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries
+    assert outcome.statuses["L7"] is Status.PASS
+    assert outcome.counts["L7"].n_checked
+
+
+def test_a_tally_says_in_how_many_runs_the_order_was_held_against_all_votes() -> None:
+    tally = Tally(engine="transis")
+    tally.add(Done(Task(2, engine="transis"), run(2)))
+    silent = Task(3, messages=0, engine="transis")
+    tally.add(Done(silent, run_setup(silent.setup())))
+    told = tally.to_plain()
+    assert isinstance(told["properties"], dict)
+    assert told["properties"]["L7"] == {"pass": 1, "fail": 0, "vacuous": 1, "inconclusive": 0}
+    assert told["runs_with_fault_in_change"] == told["runs_with_fault_in_commit_or_recovery"]
 
 
 def test_the_command_runs_the_engine_and_says_how_to_repeat_it(

@@ -9,9 +9,10 @@ follows or equals it; then everybody has it, and it may be forgotten.
 For stability, as for votes, only *countable* messages count: those of a sender up to its first
 JOIN. What follows a JOIN may lie outside the cut at one member and inside at another.
 
-Invariant: stable[q] <= inserted[q] <= known[q]. Whatever is inserted later follows everything that
-is stable now: its sender has spoken in the graph after each of those. So the past of a message
-whose predecessors are forgotten is no less than `stable`, and is exact.
+Invariant: stable[q] <= inserted[q] <= known[q], and of others nothing is kept that is further than
+AHEAD_MAX from `stable`. Whatever is inserted later follows everything that is stable now: its
+sender has spoken in the graph after each of those. So the past of a message whose predecessors are
+forgotten is no less than `stable`, and is exact.
 """
 
 from typing import Final, final
@@ -100,10 +101,10 @@ class Graph:
         """Let a new message wait for its predecessors; False if it refers to what cannot be."""
         known = self.known
         indices = self.index_by_member
-        if message.number > self.inserted[index] + AHEAD_MAX:
+        if message.number > self.stable[index] + AHEAD_MAX:
             return False
         for member, number in message.acks:
-            if member not in indices or number > self.inserted[indices[member]] + AHEAD_MAX:
+            if member not in indices or number > self.stable[indices[member]] + AHEAD_MAX:
                 return False
         for member, number in message.acks:
             at = indices[member]
@@ -261,11 +262,10 @@ class Graph:
             for member, number in message.acks:
                 at = self.index_by_member[member]
                 if limits[at] < number:
-                    orphans = self.orphans[at]
+                    limit, limits[at] = limits[at], number
                     waiting += [
-                        orphans[one] for one in range(limits[at] + 1, number + 1) if one in orphans
+                        orphan for one, orphan in self.orphans[at].items() if limit < one <= number
                     ]
-                    limits[at] = number
         return limits
 
     def oldest_unstable(self) -> list[int]:

@@ -16,7 +16,7 @@ from evensong.core.timer import NEVER, Timer
 from evensong.core.transis import wire
 from evensong.core.transis.frames import AJ, IN_GRAPH, LEAVE, NACK, PING, PONG, RETR, Head
 from evensong.core.transis.parameters import Parameters
-from evensong.core.transis.states import State, StateMachine
+from evensong.core.transis.states import VIEW_NO_LEAP, State, StateMachine
 from evensong.errors import MalformedFrame
 
 
@@ -129,6 +129,8 @@ class Lansis(Core):
         kind = head.kind
         if head.transmitter == machine.my_id:
             self._meet_myself(head)
+        elif head.view_id.seq > machine.view.view_id.seq + VIEW_NO_LEAP:
+            raise MalformedFrame("head: a leap in view numbers")
         elif kind in IN_GRAPH or kind == RETR:
             message = wire.decode_message(datagram[wire.HEAD.size :], machine.parameters.allack)
             is_own = (message.sender_id, message.incarnation) == (

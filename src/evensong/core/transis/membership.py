@@ -19,7 +19,7 @@ from evensong.core.transis.view import View
 from evensong.core.transis.wire import ENTRIES_MAX
 
 PUBLISHERS_MAX: Final = 2 * ENTRIES_MAX
-PROPOSALS_MAX: Final = 2 * ENTRIES_MAX  # of one entry; more is noise
+PROPOSALS_MAX: Final = 64  # of one entry; of more, which are noise, the latest
 NUMBER_STRIDE: Final = 2  # from a view to the next: one between them is for the passage
 # proc:u32 incarnation:u64 counter:u64 of a final
 FINAL: Final = struct.Struct("!IQQ")
@@ -64,8 +64,10 @@ class Agreement:
             if len(self.pubs) >= PUBLISHERS_MAX:
                 return
             pubs = self.pubs[entry] = {}
-        if len(pubs) < PROPOSALS_MAX:
-            pubs.setdefault(proposal, message)
+        if proposal not in pubs:
+            if len(pubs) >= PROPOSALS_MAX:
+                del pubs[next(iter(pubs))]
+            pubs[proposal] = message
 
     def take_over(self, proposal: Proposal, *, is_mate: bool) -> bool:
         """Follow a required member's proposal; return whether mine has grown.

@@ -252,6 +252,9 @@ class StateMachine:
             for needed in self.passage.help_for(entry, now):
                 self.flow.retransmit(needed)
         is_mate = message.view_id == self.view.view_id
+        if is_mate and entry[:2] not in self.view.graph.members:
+            self.flow.drop("join of no member in its name")
+            return
         if max(one.view_no for one in proposal.joint) > self.view.view_id.seq + VIEW_NO_LEAP:
             self.flow.drop("join with a leap in view numbers")
             return
@@ -283,7 +286,7 @@ class StateMachine:
             return
         self.on_foreign(entry.proc, now)
         if self.state is State.COLLECT:
-            self._cands.update(proposal.required())
+            self._collect(proposal.required())
 
     def _on_proposal_with_me(self, message: Message, is_mate: bool, now: int) -> None:
         proposal, entry = message.proposal, message.entry()
@@ -304,6 +307,12 @@ class StateMachine:
             self.enter_agree(now, "join message", entry.proc, joint, proposal.failed)
         else:
             assert_never(state)
+
+    def _collect(self, entries: list[Entry]) -> None:
+        """Note who might join; more than a proposal could name are of no use."""
+        for entry in entries:
+            if len(self._cands) < wire.ENTRIES_MAX:
+                self._cands.add(entry)
 
     def _fit_cands(self) -> list[Entry]:
         """Return who might join, without what is known to be past."""
@@ -357,7 +366,7 @@ class StateMachine:
             cause=self.cause,
         )
         self._reserve(view_id.seq)
-        old.close(old.cut_of(mates), passage)
+        old.close(passage)
         members = tuple([(entry.proc, entry.incarnation) for entry in proposal.required()])
         self.view = View(view_id, members, self.my_id, self.parameters, self.rng, self.effects)
         self.previous = old
@@ -402,10 +411,8 @@ class StateMachine:
             self.flow.drop("aj of a member elsewhere")
         else:
             self.met.add("aj of a foreigner")
-            if state is State.COLLECT and len(self._cands) < wire.ENTRIES_MAX:
-                self._cands.update(
-                    [Entry(proc, life, head.view_id.seq) for proc, life in attempt.members]
-                )
+            if state is State.COLLECT:
+                self._collect([Entry(*member, head.view_id.seq) for member in attempt.members])
 
     def on_nack(self, nack: Nack, head: Head, now: int) -> None:
         """Send again what I hold, of my view or of the one before."""

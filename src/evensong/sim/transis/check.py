@@ -36,7 +36,7 @@ from evensong.core.transis.lansis import Lansis
 from evensong.core.transis.states import StateMachine
 from evensong.core.unit import UnitId, decode_unit
 from evensong.errors import InvariantBroken
-from evensong.sim.evs.verdict import Violation
+from evensong.sim.evs.verdict import Finding
 from evensong.sim.machine import Processor
 from evensong.sim.transis.oracle import WholeGraph
 
@@ -242,6 +242,8 @@ class LansisInvariants:
             if self.proposals.setdefault(proposal, view_id) != view_id:
                 text = f"{proposal} came to {view_id}, elsewhere to {self.proposals[proposal]}"
                 self._broken("L14", node, text)
+            if notes.conf is not None:
+                self._check_cut(node, notes.conf.conf_id, machine.passage.finals, notes.passing)
         if notes.conf is not None:
             self._check_passage(node, notes.conf.conf_id, view_id, notes.passing)
         if view_id not in self.graphs:
@@ -270,6 +272,19 @@ class LansisInvariants:
         if machine.view.view_id == view_id:
             return machine.view.graph.members
         return tuple((proc, 0) for proc in conf.members)  # it went on within one step
+
+    def _check_cut(
+        self, node: ProcessorId, old_id: ViewId, finals: list[Message], passing: Passing
+    ) -> None:
+        """Who leaves a view delivered what the finals of those who go on follow, and no more."""
+        graph = self.graphs[old_id]
+        if len(graph.members) == 1:
+            return
+        cut = graph.past_of([one for one in finals if one.view_id == old_id])
+        differ = {unit_id for unit_id, _ in passing.units} ^ graph.units_in(cut)
+        if differ:
+            text = f"leaves {old_id} at {cut}, and differs from that in {sorted(differ)[:4]}"
+            self._broken("L11", node, text)
 
     def _check_passage(
         self, node: ProcessorId, old_id: ViewId, new_id: ViewId, passing: Passing
@@ -329,21 +344,25 @@ class LansisInvariants:
 
     # -- the whole run -----------------------------------------------------------------------
 
-    def look_back(self) -> list[Violation]:
+    def look_back(self) -> Finding:
         """L7: what members decided is what all votes of the view together give."""
-        found = []
+        found = Finding("L7")
         for view_id, decided in self.orders.items():
             graph = self.graphs[view_id]
             if len(graph.members) == 1:
                 continue
+            found.checked += len(decided)
             at = 0
             for chosen in graph.order(allack=self.allack[view_id]):
                 theirs = decided[at : at + len(chosen)]
                 if theirs != chosen[: len(theirs)]:
-                    text = f"in {view_id} {theirs} was decided at {at}, but the votes give {chosen}"
-                    found.append(Violation("L7", text))
                     break
                 at += len(chosen)
+            else:
+                chosen, theirs = [], decided[at:]
+            if theirs != chosen[: len(theirs)]:
+                text = f"in {view_id} {theirs} was decided at {at}, but the votes give {chosen}"
+                found.blame(text)
         return found
 
     def _broken(self, invariant: str, node: ProcessorId, text: str) -> NoReturn:

@@ -6,6 +6,7 @@ the graph would have been enough: what members decide on less must agree with it
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
 from evensong.core.effects import Service
@@ -88,6 +89,22 @@ class WholeGraph:
             bisect_right(numbers, node.past[at]) - (at == node.index)
             for at, numbers in enumerate(self.regulars)
         ]
+
+    def past_of(self, messages: Iterable[Message]) -> list[int]:
+        """Return what some messages follow, all together: the last number of each member's."""
+        past = [0] * len(self.members)
+        for message in messages:
+            node = self.chains[self.index_of(message.sender_id)][message.number - 1]
+            past = [*map(max, past, node.past)]
+        return past
+
+    def units_in(self, past: list[int]) -> set[UnitId]:
+        """Return the regular messages in a past, BASIC ones apart."""
+        return {
+            chain[number - 1].unit_id
+            for chain, numbers, last in zip(self.chains, self.regulars, past, strict=True)
+            for number in numbers[: bisect_right(numbers, last)]
+        }
 
     def is_stable(self, node: WholeNode) -> bool:
         """Whether every member has sent a countable message that follows it."""

@@ -114,8 +114,9 @@ def from_row(row: Mapping[str, object], campaign: Campaign) -> Done:
     if row["status"] == LOST:
         return Done(task, None, str(row["trouble"]))
     verdicts = [] if row["is_cut_short"] else _rows(row["verdicts"])
-    invariants = BY_ENGINE[campaign.engine].invariants
-    judged = [one for one in verdicts if one["property"] not in invariants]
+    rules = BY_ENGINE[campaign.engine]
+    watched = {*rules.invariants}.difference(rules.hindsight)
+    judged = [one for one in verdicts if one["property"] not in watched]
     outcome = Outcome(
         violations=tuple(
             Violation(str(one["property"]), str(one["text"])) for one in _rows(row["violations"])
