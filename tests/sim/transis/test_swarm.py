@@ -55,6 +55,15 @@ def test_runs_differ_in_services_sizes_and_ways_of_ordering() -> None:
     assert any(burst.basic and burst.causal for setup in setups for burst in setup.workload)
 
 
+def test_everybody_speaks_after_the_calm_unless_messages_are_counted() -> None:
+    setup = swarm(278)  # where nothing else is ordered while both are up
+    last = setup.workload[-len(setup.options.nodes) :]
+    assert [burst.node for burst in last] == [*setup.options.nodes]
+    assert all(burst.at_us > setup.plan[-1].at_us for burst in last)
+    assert run(278).statuses["L7"] is Status.PASS
+    assert sum(burst.units for burst in swarm(278, messages=30).workload) == 30
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_few_seeds_keep_every_promise(seed: int) -> None:
     outcome = run(seed)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from evensong.core.ids import ProcessorId
 from evensong.core.transis.parameters import MS, Parameters
 from evensong.sim.run import Outcome, run_setup
 from evensong.sim.setup import SWARM, TRANSIS, Options, Setup, derive
@@ -24,6 +25,8 @@ DOMAIN: Final = Vocabulary(
     ("regular", "null", "null", "join", "join", "retr", "aj"),
     "null",
 )
+LAST_AFTER: Final = 11 * MS  # the calm; what is drawn is said before
+LAST_BODY: Final = 16
 SHARES: Final = (  # of SAFE, CAUSAL and BASIC messages; the rest are AGREED
     (0.0, 0.0, 0.0),
     (0.3, 0.0, 0.0),
@@ -60,8 +63,15 @@ def swarm(seed: int, nodes: int | None = None, messages: int | None = None) -> S
     turns = [rng.randrange(calm_at) for _ in range(rng.choice((0, 0, 3, 6)))]
     faults = Faults(rng, ids, calm_at, turns, DOMAIN).draw()
     total = messages if messages is not None else rng.randint(250, 550)
-    bursts = draw_workload(rng, ids, calm_at, turns, total)
-    return Setup(options, faults, _with_services(rng, bursts))
+    bursts = _with_services(rng, draw_workload(rng, ids, calm_at, turns, total))
+    return Setup(
+        options, faults, bursts if messages is not None else (*bursts, *_last(ids, calm_at))
+    )
+
+
+def _last(ids: tuple[ProcessorId, ...], calm_at: int) -> list[Burst]:
+    """Let everybody say one thing after the calm: so every run has something to be ordered."""
+    return [Burst(calm_at + LAST_AFTER, node, 1, LAST_BODY) for node in ids]
 
 
 def draw_parameters(rng: Random, count: int) -> Parameters:
