@@ -398,9 +398,17 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a message by itself waits until the ring is served",
         "../../daemon/driver.py",
-        "if events and self.delivered - before == 1:",
+        "if events and self.delivered - before == 1 and _is_alone(events):",
         "if False and events:",
         "tests/daemon/test_telling_first.py::"
         "test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast",
+    ),
+    Mutant(
+        "the ring waits until a client has been written a large message",
+        "../../daemon/driver.py",
+        "return len(sizes) == 1 and sizes[0] <= ALONE_BYTES",
+        "return len(sizes) == 1",
+        "tests/daemon/test_telling_first.py::"
+        "test_of_several_messages_or_a_large_one_the_ring_hears_before_the_clients_do",
     ),
 )
