@@ -12,6 +12,7 @@ EvensongError
 ├── Refused             a daemon, or the library before it, said no; nothing was done
 │   ├── BadName         a name that no process, group or destination may have
 │   ├── TooLarge        a message beyond what the daemon takes
+│   ├── NotOffered      a service that the cluster's engine does not have
 │   ├── AlreadyMember   joined a group twice on one connection
 │   └── NotMember       left a group without being in it
 ├── ConnectionLost      the daemon is gone; what it had accepted may still happen
@@ -90,6 +91,10 @@ class TooLarge(Refused):
     def __reduce__(self) -> tuple[type[Self], tuple[int, int]]:
         """Let it be pickled, and so be told from process to process."""
         return type(self), (self.size, self.size_max)
+
+
+class NotOffered(Refused):
+    """Something that the engine of this cluster does not have. Definite: nothing was done."""
 
 
 class AlreadyMember(Refused):

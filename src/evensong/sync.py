@@ -53,24 +53,28 @@ class Receipt:
         """The message's identity, which receivers see as `Message.id`."""
         return self._flights[-1].id_of(self._index)
 
-    def ordered(self, timeout: float | None = None) -> OrderId:
-        """Wait for its place in the order; raises `OutcomeUnknown` if the daemon is lost first."""
+    def ordered(self, timeout: float | None = None) -> OrderId | None:
+        """Wait for its place in the order; raises `OutcomeUnknown` if the daemon is lost first.
+
+        What is not ordered has none: then it is delivered at our daemon, and None is returned.
+        """
         return self._ordered(Patience(timeout))
 
-    def _ordered(self, patience: Patience) -> OrderId:
+    def _ordered(self, patience: Patience) -> OrderId | None:
         last = self._flights[-1]
-        self._line.until(lambda: last.order_of(self._index) is not None, patience)
-        for flight in self._flights:  # ordered before the last one, or refused
-            flight.order_of(0)
-        order = last.order_of(self._index)
-        assert order is not None
-        return order
+        self._line.until(lambda: last.has_come(self._index), patience)
+        self._line.until(lambda: all(one.has_come(0) for one in self._flights), patience)
+        return last.order_of(self._index)
 
     def safe(self, timeout: float | None = None) -> Held:
-        """Wait until it is known who holds it; raises `OutcomeUnknown` as `ordered` does."""
+        """Wait until it is known who holds it; raises `OutcomeUnknown` as `ordered` does.
+
+        Raises `NotOffered` if it is not ordered: then nobody tells who has it.
+        """
         patience = Patience(timeout)
         last = self._flights[-1]
         self._ordered(patience)
+        last.held_by(self._index)
         self._line.dialogue.watch_safe(last)
         self._line.until(lambda: last.held_by(self._index) is not None, patience)
         held = last.held_by(self._index)

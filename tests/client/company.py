@@ -35,6 +35,7 @@ class Heard(NamedTuple):
     def of(cls, message: Message) -> "Heard":
         digest = hashlib.sha256(message.payload).digest()
         at_us = time.monotonic_ns() // 1_000
+        assert message.order is not None
         return cls(message.order, message.sender.user, message.payload[:SHOWN], digest, at_us)
 
     def number(self) -> int:
@@ -194,7 +195,7 @@ async def company(cluster: LocalCluster, group: str) -> AsyncIterator[Company]:
             await gathered.leave()
 
 
-async def becomes_of(receipt: Receipt) -> OrderId | OutcomeUnknown:
+async def becomes_of(receipt: Receipt) -> OrderId | OutcomeUnknown | None:
     """Wait for a receipt's end."""
     try:
         return await receipt.ordered()

@@ -53,6 +53,8 @@ def test_who_joins_sees_the_view_then_messages_in_order() -> None:
     assert (two.payload, two.service) == (b"two", Service.SAFE)
     assert one.sender == two.sender == bob.dialogue.member
     assert one.groups == ("orders",)
+    assert one.order is not None
+    assert two.order is not None
     assert one.order < two.order
     assert str(one.id) < str(two.id)
 

@@ -132,6 +132,7 @@ class RawClient:
             self.destinations[told.number] = told.destination
         elif isinstance(told, Deliver):
             sender = self.destinations[told.number].sender.user
+            assert told.order is not None
             for sub, message in enumerate(messages_of(told.frame), told.order.sub):
                 self.got.append((sender, told.order._replace(sub=sub), message))
         elif isinstance(told, View):

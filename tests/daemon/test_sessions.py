@@ -114,6 +114,7 @@ def test_answers_to_what_is_asked_aside(tmp_path: Path) -> None:
             anna.send(("a",), b"safe", flags=SAFE)
             receipt = anna.hear_one(Receipt)
             line = anna.hear_one(SafeLine)
+            assert receipt.order is not None
             assert (line.ring_id, line.seq) >= receipt.order[:2]
             anna.send(("a",), b"not to me", flags=SELF_DISCARD)
             anna.send((str(anna.member),), b"to me alone")

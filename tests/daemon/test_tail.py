@@ -52,7 +52,7 @@ def test_the_last_few_messages_are_told_in_order(deliveries: list[list[int]]) ->
         tail.deliver(Deliver(RING, parts, 0, after_gap=False), 0)
     seqs = range(max(1, high - TAIL_MAX + 1), high + 1)
     assert [(conf_id, one.seq) for conf_id, one in tail.last()] == [(RING, seq) for seq in seqs]
-    assert tail.safe == high
+    assert tail.by_service[Service.SAFE] == high
 
 
 def test_what_came_together_is_not_kept_for_longer_than_some_of_it_is_told() -> None:

@@ -29,9 +29,9 @@ def socket_of(target: str) -> str:
     return str(state)
 
 
-def order_json(order: OrderId) -> dict[str, object]:
-    """Return a place in the order as JSON has it."""
-    return {"ring": str(order.ring_id), "seq": order.seq, "sub": order.sub}
+def order_json(order: OrderId | None) -> dict[str, object] | None:
+    """Return a place in the order as JSON has it; null for what is not ordered."""
+    return order and {"ring": str(order.ring_id), "seq": order.seq, "sub": order.sub}
 
 
 def event_json(event: Message | View) -> dict[str, object]:

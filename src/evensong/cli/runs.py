@@ -6,7 +6,7 @@ from typing import Final
 
 from evensong.sim import coverage
 from evensong.sim.campaign import Done, Task
-from evensong.sim.groups.run import HAPPENINGS
+from evensong.sim.groups.run import HAPPENINGS, UNORDERED_HAPPENINGS
 from evensong.sim.setup import TOTEM, Setup
 from evensong.sim.tally import Failure, Tally
 
@@ -80,7 +80,8 @@ def print_summary(tally: Tally, seeds_text: str, seconds: float) -> None:
     if unreached and tally.runs >= UNREACHED_SHOWN_FROM:
         print(unreached_text(unreached))
     if tally.clients:
-        came = ", ".join(f"{what} {tally.happened[what]}" for what in HAPPENINGS)
+        names = (*HAPPENINGS, *(one for one in UNORDERED_HAPPENINGS if tally.happened[one]))
+        came = ", ".join(f"{what} {tally.happened[what]}" for what in names)
         print(folded("  clients, in runs ", came))
     held = [name for name, counts in tally.properties.items() if not counts["fail"]]
     idle = [name for name in held if not tally.properties[name]["pass"]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from evensong.sync import Receipt
 
+SERVICES: Final = ("basic", "fifo", "causal", "agreed", "safe")
 CHUNK: Final = 65_536  # bytes of the input that are sent before the first is waited for
 
 
@@ -38,7 +39,19 @@ def register(subparsers: Subparsers) -> None:
         help="text; without any, each line of the input",
     )
     parser.add_argument("--id", metavar="TEXT", help="the identity of the message, if it is one")
-    parser.add_argument("--safe", action="store_true", help="deliver only when all have it")
+    parser.add_argument(
+        "--service",
+        choices=SERVICES,
+        default="agreed",
+        help="what is promised of it (default: agreed); the first three are agreed on a ring",
+    )
+    parser.add_argument(
+        "--safe",
+        dest="service",
+        action="store_const",
+        const="safe",
+        help="deliver only when all have it: --service safe",
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON a message")
 
 
@@ -49,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.id is not None and len(args.messages) != 1:
         raise BadParameters("send: --id is for one MESSAGE, given as an argument")
-    service = Service.SAFE if args.safe else Service.AGREED
+    service = Service(args.service)
     to = args.groups.split(",")
     given = [text.encode(errors="surrogateescape") for text in args.messages]
     with connect(socket_of(args.target), name=args.name) as es:
@@ -82,6 +95,8 @@ def _tell(receipts: "list[Receipt]", *, as_json: bool) -> None:
         order = receipt.ordered()
         if as_json:
             print(json.dumps({"id": str(receipt.id), "order": order_json(order)}))
+        elif order is None:
+            print(printable(f"message {receipt.id} is sent, without a place in the order"))
         else:
             told = f"message {receipt.id} is {order.seq}.{order.sub} of ring {order.ring_id}"
             print(printable(told))

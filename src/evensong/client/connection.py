@@ -50,25 +50,29 @@ class Receipt(Struct, frozen=True, eq=False, gc=False):
         """The message's identity, which receivers see as `Message.id`."""
         return self._flights[-1].id_of(self._index)
 
-    async def ordered(self) -> OrderId:
+    async def ordered(self) -> OrderId | None:
         """Wait for its place in the order: it is delivered at our daemon, and will be elsewhere.
 
-        Raises `OutcomeUnknown` if the daemon is lost first.
+        What is not ordered (BASIC, FIFO and CAUSAL on Transis) has no place: then this waits until
+        it is delivered at our daemon, and returns None. Raises `OutcomeUnknown` if the daemon is
+        lost first.
         """
         last = self._flights[-1]
-        while (order := last.order_of(self._index)) is None:
+        while not last.has_come(self._index):
             await self._link.until(last.wakes)
-        for flight in self._flights:  # ordered before the last one, or refused
-            flight.order_of(0)
-        return order
+        for flight in self._flights:  # mostly before the last one, or refused
+            while not flight.has_come(0):
+                await self._link.until(flight.wakes)
+        return last.order_of(self._index)
 
     async def safe(self) -> Held:
         """Wait until it is known who holds it, and return who: all of the ring, or those left.
 
-        Raises `OutcomeUnknown` if the daemon is lost first.
+        Raises `OutcomeUnknown` if the daemon is lost first, and `NotOffered` if it is not ordered.
         """
         await self.ordered()
         last = self._flights[-1]
+        last.held_by(self._index)
         self._link.dialogue.watch_safe(last)
         while (held := last.held_by(self._index)) is None:
             await self._link.until(last.wakes)

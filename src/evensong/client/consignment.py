@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from evensong.client.dialogue import Dialogue
-from evensong.client.message import Service
+from evensong.client.message import FLAGS_OF, Service
 from evensong.client.packing import as_bytes, pack
-from evensong.core.groups.frame import SAFE
-from evensong.errors import OutcomeUnknown, Refused
+from evensong.errors import NotOffered, OutcomeUnknown, Refused
 
 if TYPE_CHECKING:
     from evensong.client.flights import Flight
@@ -18,12 +17,10 @@ ONLY_BYTES: Final = {bytes}
 
 def flags_of(service: object) -> int:
     """Return how a frame says its service; what is none is refused, since it might mean safe."""
-    if service is Service.SAFE:
-        return SAFE
     if not isinstance(service, Service):
         names = ", ".join(map(str, Service))
-        raise Refused(f"service is one of {names}, not {service!r}")
-    return 0
+        raise NotOffered(f"service is one of {names}, not {service!r}")
+    return FLAGS_OF[service]
 
 
 @final

@@ -353,7 +353,7 @@ class Dialogue:
         if not self.safety.wants_lines and not flight.is_safe and self.ended is None:
             self.safety.wants_lines = True
             self._say(wire.encode_safe_lines(wanted=True))
-        if flight.order is None:
+        if not flight.is_delivered:
             flight.wakes.add(lambda: self._watch_ordered(flight))
         else:
             self._watch_ordered(flight)
@@ -542,8 +542,10 @@ class Dialogue:
         if flight is None or flight.count != count:
             raise MalformedFrame("a receipt for what was not sent")
         self.in_flight -= flight.size
+        flight.is_delivered = True
         flight.order = order
-        self.safety.on_ordered(flight)
+        if order is not None:
+            self.safety.on_ordered(flight)
         flight.wakes.call()
 
     def _on_refused(self, request_id: int, code: ErrorCode) -> None:

@@ -1,8 +1,8 @@
 """What becomes of what was sent and asked: answers that are to come.
 
 An `Answer` is asked for once and given once. A `Flight` is a frame on its way: it gets its place
-in the order when its daemon delivers it, and is known to be held by all members some time later,
-or neither if the daemon is lost first. Whoever waits for either leaves a call in `wakes`.
+in the order, if it is ordered, when its daemon delivers it, and is known to be held by all members
+some time later, or neither if the daemon is lost first. Whoever waits leaves a call in `wakes`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, final
 from evensong.client.message import MessageId
 from evensong.core.groups.events import MemberId, OrderId
 from evensong.core.ids import ProcessorId
-from evensong.errors import EvensongError, OutcomeUnknown, Refused
+from evensong.errors import EvensongError, NotOffered, OutcomeUnknown, Refused
 
 Value = TypeVar("Value")
 Wake: TypeAlias = Callable[[], None]
@@ -96,6 +96,7 @@ class Flight:
         "count",
         "first_no",
         "held",
+        "is_delivered",
         "is_safe",
         "lost",
         "order",
@@ -114,7 +115,8 @@ class Flight:
         self.size = size  # bytes
         self.is_safe: Final = is_safe
         self.chosen: Final[dict[int, str]] = {}  # ids of its messages that the program chose
-        self.order: OrderId | None = None  # of the first message
+        self.is_delivered = False  # at its daemon
+        self.order: OrderId | None = None  # of the first message, once delivered; None: it has none
         self.held: Held | None = None
         self.lost = ""  # why nothing more will be known
         self.refused = ""  # why the daemon did not take it
@@ -124,16 +126,24 @@ class Flight:
         """Return the identity of one of its messages."""
         return self.chosen.get(index) or MessageId(*self.sender[:3], self.first_no + index)
 
-    def order_of(self, index: int) -> OrderId | None:
-        """Return the place of one of its messages; None if it is not known yet."""
-        if self.order is None:
+    def has_come(self, index: int) -> bool:
+        """Return whether it is delivered at its daemon; raise if one of its messages never is."""
+        if not self.is_delivered:
             self._raise(index)
+        return self.is_delivered
+
+    def order_of(self, index: int) -> OrderId | None:
+        """Return the place of one of its messages; None if it has none, or has not come yet."""
+        if self.order is None:
+            self.has_come(index)
             return None
         ring_id, seq, sub = self.order
         return OrderId(ring_id, seq, sub + index)
 
     def held_by(self, index: int) -> Held | None:
         """Return who is known to hold one of its messages; None if that is not known yet."""
+        if self.is_delivered and self.order is None:
+            raise NotOffered(f"message {self.id_of(index)} is not ordered: nobody tells who has it")
         if self.held is None:
             self._raise(index)
         return self.held

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from evensong.client.packing import part_names, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId, SessionId
-from evensong.core.groups.frame import NAMED, SAFE, decode_head
+from evensong.core.groups.frame import BASIC, CAUSAL, NAMED, SAFE, decode_head
 from evensong.core.ids import ProcessorId, RingId
 
 
@@ -22,8 +22,9 @@ class Service(Enum):
     """What is promised of a message when it is delivered.
 
     The first four are one on a ring: a message is delivered in the one total order, when everything
-    before it has been. `SAFE` waits until every member of the configuration is known to hold it,
-    and so does everything ordered after it.
+    before it has been. On Transis `BASIC` is delivered when it comes, `CAUSAL` and `FIFO` when all
+    is that their sender knew of; they have no place in the order. `SAFE` waits until every member
+    of the configuration is known to hold it, and so does everything ordered after it.
     """
 
     BASIC = "basic"
@@ -31,6 +32,19 @@ class Service(Enum):
     CAUSAL = "causal"
     AGREED = "agreed"
     SAFE = "safe"
+
+
+ASKED: Final = SAFE | CAUSAL | BASIC  # of a frame's flags: the service
+SERVICE_OF: Final = {
+    0: Service.AGREED,
+    SAFE: Service.SAFE,
+    CAUSAL: Service.CAUSAL,
+    BASIC: Service.BASIC,
+}
+FLAGS_OF: Final = {
+    **{service: flags for flags, service in SERVICE_OF.items()},
+    Service.FIFO: CAUSAL,  # the least that keeps a sender's order
+}
 
 
 class MessageId(NamedTuple):
@@ -58,10 +72,10 @@ class Delivery:
         "count",
         "destination",
         "first_no",
+        "flags",
         "frame",
         "ids",
         "is_named",
-        "is_safe",
         "order",
         "reduced",
     )
@@ -69,7 +83,7 @@ class Delivery:
     def __init__(
         self,
         destination: Destination,
-        order: OrderId,
+        order: OrderId | None,
         conf_id: RingId,
         frame: bytes,
         *,
@@ -77,13 +91,13 @@ class Delivery:
     ) -> None:
         head = decode_head(frame)
         self.destination: Final = destination
-        self.order: Final = order  # of the first message
+        self.order: Final = order  # of the first message; None: they are not ordered
         self.conf_id: Final = conf_id  # the configuration of delivery
         self.frame: Final = frame
         self.reduced: Final = reduced
         self.first_no: Final = head.first_no
         self.count: Final = head.places
-        self.is_safe: Final = bool(head.flags & SAFE)
+        self.flags: Final = head.flags
         self.is_named: Final = bool(head.flags & NAMED)
         self.ids: tuple[str, ...] = ()  # that the sender chose, if it did
 
@@ -97,15 +111,16 @@ class Delivery:
 
 @final
 class Message(Struct, frozen=True, eq=False, gc=False):
-    """A message, at its place in the order.
+    """A message, at its place in the order if it has one.
 
     - `payload`: what was sent, as bytes; `sender`: who sent it
     - `groups`: all groups and private names that it was sent to
-    - `order`: its place, the same for every receiver; it rises from message to message
+    - `order`: its place, the same for every receiver; it rises from message to message. None if
+      it is not ordered: BASIC, FIFO and CAUSAL on Transis
     - `id`: its identity, which the sender knows by its receipt; text if the sender chose it
-    - `service`: `Service.SAFE` or `Service.AGREED`
+    - `service`: what is promised of it: `SAFE` or `AGREED`; on Transis also `CAUSAL` or `BASIC`
     - `reduced`: whether what is promised covers only the members of the last transitional view
-    - `place`: where it was delivered, in the way in which views name their places
+    - `place`: where it was delivered, in the way in which views name their places; None as `order`
     """
 
     payload: bytes
@@ -123,10 +138,13 @@ class Message(Struct, frozen=True, eq=False, gc=False):
         return self._delivery.destination.groups
 
     @property
-    def order(self) -> OrderId:
-        """Its place: the same for every receiver; it rises from message to message."""
-        ring_id, seq, sub = self._delivery.order
-        return OrderId(ring_id, seq, sub + self._index)
+    def order(self) -> OrderId | None:
+        """Its place: the same for every receiver; it rises from message to message.
+
+        None if it is not ordered: BASIC, FIFO and CAUSAL on Transis.
+        """
+        order = self._delivery.order
+        return OrderId(order[0], order[1], order[2] + self._index) if order is not None else None
 
     @property
     def id(self) -> MessageId | str:
@@ -139,8 +157,8 @@ class Message(Struct, frozen=True, eq=False, gc=False):
 
     @property
     def service(self) -> Service:
-        """`SAFE` or `AGREED`, whichever it was sent as; weaker ones are agreed on a ring."""
-        return Service.SAFE if self._delivery.is_safe else Service.AGREED
+        """What is promised of it: at least what its sender asked for."""
+        return SERVICE_OF[self._delivery.flags & ASKED]
 
     @property
     def reduced(self) -> bool:
@@ -148,10 +166,12 @@ class Message(Struct, frozen=True, eq=False, gc=False):
         return self._delivery.reduced
 
     @property
-    def place(self) -> tuple[RingId, int, int]:
-        """Where it was delivered, in the way in which views name their places."""
-        _, seq, sub = self._delivery.order
-        return self._delivery.conf_id, seq, sub + self._index
+    def place(self) -> tuple[RingId, int, int] | None:
+        """Where it was delivered, in the way in which views name their places; None as `order`."""
+        order = self._delivery.order
+        if order is None:
+            return None
+        return self._delivery.conf_id, order.seq, order.sub + self._index
 
     def __repr__(self) -> str:
         shown = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."

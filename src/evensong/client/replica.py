@@ -87,10 +87,11 @@ class Replication:
         is_note = bool(notes_of(delivery.destination.groups))
         for message in messages:
             assert isinstance(message, Message)
-            if is_note:
-                transfer.on_note(message.sender, message.place, message.payload)
-            else:
-                transfer.on_message(message.place, message)
+            place = message.place
+            if not is_note:
+                transfer.on_message(place, message)
+            elif place is not None:  # no library sends one that is not ordered
+                transfer.on_note(message.sender, place, message.payload)
         self._steps.extend(transfer.drain())
 
     def go_on(self, events: list[Message | View]) -> bool:

@@ -64,6 +64,11 @@ def name_of(parameters: Parameters) -> str:
     return TRANSIS if isinstance(parameters, LansisParameters) else TOTEM
 
 
+def has_unordered(parameters: Parameters) -> bool:
+    """Return whether the engine of these has services without a total order (BASIC, CAUSAL)."""
+    return isinstance(parameters, LansisParameters)
+
+
 def engine_in(state: str) -> str:
     """Return the engine that has a state of this name, or nothing."""
     if state in {one.value for one in LansisState}:

@@ -25,7 +25,7 @@ from typing import Final, Protocol, final
 
 from evensong.core.core import Core
 from evensong.core.effects import Deliver, Effect, Install, Packet, SafeLine
-from evensong.core.engine import Engine, Parameters, make_engine
+from evensong.core.engine import Engine, Parameters, has_unordered, make_engine
 from evensong.core.groups.events import SessionEvent, SessionId
 from evensong.core.groups.layer import Groups
 from evensong.core.groups.limits import Limits
@@ -66,7 +66,9 @@ class Node(Core):
     ) -> None:
         self.foreign: Final = foreign
         self._effects: Final[list[Effect]] = []
-        self.groups: Final = Groups(my_id, incarnation, limits, electorate)
+        self.groups: Final = Groups(
+            my_id, incarnation, limits, electorate, has_unordered=has_unordered(parameters)
+        )
         self.engine: Final[Engine] = make_engine(my_id, record, incarnation, parameters, rng, self)
 
     # -- the engine's contract ---------------------------------------------------------------

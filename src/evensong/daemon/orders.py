@@ -175,7 +175,7 @@ class Orders:
         return {
             "delivered": delivered,
             "by_sender": self._by_sender(),
-            "by_service": {"agreed": delivered - tail.safe, "safe": tail.safe},
+            "by_service": self._by_service(delivered),
             "last": [
                 {
                     "ring": str(one.ring_id),
@@ -188,6 +188,11 @@ class Orders:
                 for conf_id, one in tail.last()
             ],
         }
+
+    def _by_service(self, delivered: int) -> dict[str, int]:
+        counts = {one.name.lower(): count for one, count in self._tail.by_service.items()}
+        counts["agreed"] = delivered - sum(counts.values())
+        return {name: count for name, count in counts.items() if count or name in SERVICES}
 
     def _by_sender(self) -> dict[str, int]:
         exchanged = self._driver.core.groups.exchanged

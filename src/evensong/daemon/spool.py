@@ -16,7 +16,7 @@ from operator import is_, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from evensong.core.effects import Deliver, Part, Sent, Service, StateChange, TokenVisit, WindowGrown
+from evensong.core.effects import Deliver, Part, Sent, StateChange, TokenVisit, WindowGrown
 from evensong.core.engine import CHANGING
 from evensong.core.ids import Configuration, ProcessorId, RingId
 from evensong.core.timer import NEVER
@@ -36,8 +36,6 @@ SPOOL_BYTES: Final = 8 * 1024 * 1024
 RETRY_US: Final = 1_000_000
 ORIGINS_MAX: Final = 65_535
 FOLD_MAX: Final = 4_096  # deliveries in one row of digests
-AGREED: Final = CODE_BY_SERVICE[Service.AGREED]
-SAFE: Final = CODE_BY_SERVICE[Service.SAFE]
 HASHED_MAX: Final = 64  # visits whose packets are waited for; then they are hashed once more
 ORIGIN_BYTES: Final = spool.ORIGIN_BODY.size  # of a unit: sender and incarnation
 ORIGIN_OF: Final = itemgetter(slice(ORIGIN_BYTES))
@@ -148,8 +146,8 @@ class Spool(Listener):
             self.lost += n_delivered if self._why_stopped else 0
 
     def _deliver(self, delivered: Deliver, now: int) -> None:
-        """Record deliveries row by row; those of one frame are of one ring, in order."""
-        if len({part.ring_id for part in delivered.parts}) > 1:
+        """Record deliveries row by row; those of one frame are of one ring, and in order."""
+        if len({(part.ring_id, part.first_seq > 0) for part in delivered.parts}) > 1:
             where, line, gap = delivered.conf_id, delivered.safe_line, delivered.after_gap
             for part in delivered.parts:
                 self._deliver(Deliver(where, [part], line, after_gap=gap), now)
@@ -160,7 +158,7 @@ class Spool(Listener):
         first = delivered.parts[0].first_seq
         rows: list[bytes] = []
         for part in delivered.parts:
-            code = SAFE if part.service is Service.SAFE else AGREED
+            code = CODE_BY_SERVICE[part.service]
             sender_id = part.sender_id
             payloads, from_first = part.payloads(), part.first_seq - first
             sizes, heads = [*map(len, payloads)], {*map(ORIGIN_OF, payloads)}
@@ -221,7 +219,7 @@ class Spool(Listener):
             self.deadline = min(self.deadline, now + FLUSH_US)
         payloads = [packet.payload for packet in sent.packets]
         digests = [*map(zlib.crc32, payloads)]
-        codes = [SAFE if packet.service is Service.SAFE else AGREED for packet in sent.packets]
+        codes = [CODE_BY_SERVICE[packet.service] for packet in sent.packets]
         fields = (map(NUMBER_OF, payloads), digests, count(sent.first_seq - head[3]))
         self._sends += map(spool.SEND.pack, *fields, map(len, payloads), codes)
         if len(self._hashed) == HASHED_MAX:

@@ -9,7 +9,7 @@ from evensong.daemon.listener import Listener
 
 TAIL_MAX: Final = 16
 RINGS_MAX: Final = 8
-SAFE: Final = Service.SAFE
+AGREED: Final = Service.AGREED
 
 
 @final
@@ -17,7 +17,7 @@ class Tail(Listener):
     """A listener that counts."""
 
     def __init__(self) -> None:
-        self.safe = 0
+        self.by_service: Final[dict[Service, int]] = dict.fromkeys(Service, 0)
         self._latest: Final[deque[tuple[RingId, Part]]] = deque()  # no more than the last few need
         self._kept = 0  # messages in them
         self.configurations = 0
@@ -26,10 +26,10 @@ class Tail(Listener):
         self.resent = 0  # packets, because somebody lacked them
 
     def deliver(self, delivered: Deliver, now: int) -> None:
-        """Count safe deliveries and keep the last few for a while."""
+        """Count deliveries by service, agreed ones apart, and keep the last few for a while."""
         for part in delivered.parts:
-            if part.service is SAFE:
-                self.safe += _length(part)
+            if part.service is not AGREED:  # the others, and all, are counted
+                self.by_service[part.service] += _length(part)
         latest = self._latest
         for part in delivered.parts[-TAIL_MAX:]:
             latest.append((delivered.conf_id, part))

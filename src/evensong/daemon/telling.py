@@ -8,7 +8,7 @@ daemon when all of it has been sent. At other levels nothing is looked at but vi
 from collections.abc import Callable
 from typing import Final, final
 
-from evensong.core.effects import Sent, Service
+from evensong.core.effects import Sent
 from evensong.core.groups.events import (
     Closed,
     Delivered,
@@ -21,7 +21,6 @@ from evensong.core.groups.events import (
     Welcome,
 )
 from evensong.core.groups.frame import HEADER, HEADER_SIZE, SELF_DISCARD
-from evensong.core.groups.frame import SAFE as IS_SAFE
 from evensong.core.ids import Configuration, RingId
 from evensong.daemon.listener import Listener
 from evensong.daemon.spool import Spool
@@ -32,8 +31,6 @@ from evensong.trace.spool import frame as spooled
 
 RARE: Final = frozenset([ViewChange, Left, Reconfigured, Welcome])
 NUMBERS_MAX: Final = 65_535  # senders, or audiences, of one file
-AGREED: Final = CODE_BY_SERVICE[Service.AGREED]
-SAFE: Final = CODE_BY_SERVICE[Service.SAFE]
 
 
 @final
@@ -88,7 +85,7 @@ class Telling(Listener):
             said.seq - self._said_head[2],
             said.size,
             said.digest,
-            SAFE if said.flags & IS_SAFE else AGREED,
+            CODE_BY_SERVICE[groups.service_of(said.flags)],
         )
 
     def end(self, how: str, now: int, cause: str = "") -> None:
@@ -144,13 +141,14 @@ class Telling(Listener):
     def _hear(self, event: Delivered, now: int) -> None:
         content = event.frame
         _, flags, _, first_no, _, places, _ = HEADER.unpack_from(content)
-        ring_id, seq, sub = event.order
+        ring_id, seq, sub = event.order or (event.conf_id, 0, 0)
         head = self._head
         if len(self._senders) >= NUMBERS_MAX or len(self._audiences) >= NUMBERS_MAX:
             self._end_rows(now)
             self._spool.begin_anew()
             self._forget_numbers()
-        if not self._rows or head[0] != ring_id or head[3] != event.reduced:
+        is_placed = bool(seq)  # rows of one head are all ordered, or none is
+        if not self._rows or (head[0], head[3], head[1] > 0) != (ring_id, event.reduced, is_placed):
             self._end_rows(now)
             head = self._head = (ring_id, seq, self._conf_no, event.reduced)
         sender = event.destination.sender
@@ -176,7 +174,7 @@ class Telling(Listener):
                 sub,
                 len(content) - HEADER_SIZE,
                 groups.digest_of(content),
-                SAFE if flags & IS_SAFE else AGREED,
+                CODE_BY_SERVICE[groups.service_of(flags)],
             )
         )
 

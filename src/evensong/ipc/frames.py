@@ -154,7 +154,7 @@ class Deliver(NamedTuple):
     """A frame for the client: messages of one sender to one destination."""
 
     number: int  # of the destination
-    order: OrderId  # of the first message; the next have the next sub
+    order: OrderId | None  # of the first message; the next have the next sub. None: not ordered
     conf_id: RingId  # the configuration of delivery, as views name it
     reduced: bool  # in a transitional one: promised for its members only
     frame: bytes  # of kind WHOLE
@@ -168,11 +168,11 @@ class HasLeft(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """A frame that the client sent has its place."""
+    """A frame that the client sent is delivered, at its place if it is ordered."""
 
     first_no: int
     places: int  # messages first_no .. first_no + places - 1
-    order: OrderId  # of the first; the next have the next sub
+    order: OrderId | None  # of the first; the next have the next sub. None: not ordered
 
 
 class SafeLine(NamedTuple):

@@ -4,7 +4,7 @@ A frame is `length:u32 opcode:u8 request_id:u32` and a body; numbers are big-end
 a byte of length and UTF-8. Each `encode_` returns a whole frame, each `decode_` takes a body and
 either reads all of it or raises `MalformedFrame`, whatever the bytes are.
 
-    order  ring_seq:u64 ring_rep:u32 seq:u64 sub:u32
+    order  ring_seq:u64 ring_rep:u32 seq:u64 sub:u32; all 0 where something is not ordered
     member daemon:u32 incarnation:u64 session:u32 user:text
 
     HELLO        version:u16 user:text           WELCOME      member frame_max:u32 message_max:u32
@@ -42,7 +42,7 @@ from evensong.core.groups.events import (
     ViewId,
 )
 from evensong.core.groups.frame import HEADER_SIZE
-from evensong.core.ids import ProcessorId, RingId
+from evensong.core.ids import NO_RING, ProcessorId, RingId
 from evensong.errors import MalformedFrame
 from evensong.ipc import frames
 from evensong.ipc.frames import (
@@ -113,6 +113,7 @@ _SHORT: Final = struct.Struct("!H")
 _VIEW: Final = struct.Struct("!QIQIQBB")
 
 DELIVER_SIZE: Final = _DELIVER.size
+NO_ORDER: Final = OrderId(NO_RING, 0, 0)
 
 
 def request_max(message_max: int) -> int:
@@ -279,10 +280,10 @@ def decode_destination(body: bytes) -> Destined:
 
 
 def encode_deliver(
-    number: int, order: OrderId, conf_id: RingId, reduced: bool, frame: bytes
+    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: bytes
 ) -> tuple[bytes, bytes]:
     """Hand over a frame, which is not copied for it: what goes before it, and the frame."""
-    ring_id, seq, sub = order
+    ring_id, seq, sub = order or NO_ORDER
     length = DELIVER_SIZE + len(frame)
     fields = (frames.DELIVER, 0, number, *ring_id, seq, sub, *conf_id, reduced)
     return _DELIVER_ALL.pack(length, *fields), frame
@@ -295,7 +296,7 @@ def decode_deliver(body: bytes) -> Deliver:
     number, ring_seq, ring_rep, seq, sub, conf_seq, conf_rep, reduced = _DELIVER.unpack_from(body)
     if reduced > 1:
         raise MalformedFrame("ipc: flag")
-    order = OrderId(RingId(ring_seq, ring_rep), seq, sub)
+    order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
     conf_id = RingId(conf_seq, conf_rep)
     return Deliver(number, order, conf_id, reduced == 1, body[DELIVER_SIZE:])
 
@@ -386,9 +387,9 @@ def decode_left(body: bytes) -> HasLeft:
     return HasLeft(group, order)
 
 
-def encode_receipt(first_no: int, count: int, order: OrderId) -> bytes:
+def encode_receipt(first_no: int, count: int, order: OrderId | None) -> bytes:
     """Say where a frame came to be."""
-    ring_id, seq, sub = order
+    ring_id, seq, sub = order or NO_ORDER
     return encode(frames.RECEIPT, 0, _RECEIPT.pack(first_no, count, *ring_id, seq, sub))
 
 
@@ -396,7 +397,8 @@ def decode_receipt(body: bytes) -> Receipt:
     """Read a RECEIPT."""
     must_end(body, _RECEIPT.size)
     first_no, count, ring_seq, ring_rep, seq, sub = _RECEIPT.unpack(body)
-    return Receipt(first_no, count, OrderId(RingId(ring_seq, ring_rep), seq, sub))
+    order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
+    return Receipt(first_no, count, order)
 
 
 def encode_safe_line(ring_id: RingId, seq: int) -> bytes:

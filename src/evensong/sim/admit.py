@@ -104,6 +104,8 @@ def _check_clients(setup: Setup, clients: Clients) -> None:
         _check_within(act.seat, 0, SEATS - 1, f"{place}.seat")
         _check_within(act.size, 0, SIZE_MAX, f"{place}.size")
         _check_within(act.count, 1, PACKED_MAX, f"{place}.count")
+        if act.safe + act.causal + act.basic > 1:
+            raise BadScenario(f"{place}: a message is one of safe, causal and basic, or none")
         if act.kind not in KINDS:
             raise BadScenario(f"{place}.kind: {act.kind!r} is none of {', '.join(KINDS)}")
         if act.count > 1 and act.size > PACKED_SIZE_MAX:

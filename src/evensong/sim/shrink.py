@@ -198,8 +198,8 @@ def _smaller_acts(setup: Setup) -> Iterator[Setup]:
             smaller.append(replace(act, count=1))
         if act.size:
             smaller.append(replace(act, size=0))
-        if act.safe or act.discard:
-            smaller.append(replace(act, safe=False, discard=False))
+        if act.safe or act.discard or act.causal or act.basic:
+            smaller.append(replace(act, safe=False, discard=False, causal=False, basic=False))
         for one in smaller:
             yield with_acts(setup, (*acts[:index], one, *acts[index + 1 :]))
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 from evensong.sim import coverage, evs, rules
 from evensong.sim.campaign import Done, Task
 from evensong.sim.coverage import Pair
-from evensong.sim.groups.run import HAPPENINGS, PROMISES
+from evensong.sim.groups.run import HAPPENINGS, PROMISES, UNORDERED_HAPPENINGS
 from evensong.sim.run import Outcome
 from evensong.sim.setup import TOTEM
 
@@ -116,7 +116,8 @@ class Tally:
     def to_plain(self) -> dict[str, object]:
         """Return the tally as plain data."""
         failures = self.failures()
-        happened = {name: self.happened[name] for name in HAPPENINGS}
+        names = (*HAPPENINGS, *(one for one in UNORDERED_HAPPENINGS if self.happened[one]))
+        happened = {name: self.happened[name] for name in names}
         return {
             "runs": self.runs,
             "violations": len(failures),

@@ -8,7 +8,7 @@ before, and a snapshot is taken, restored or merged in between.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, assert_never, final
 
-from evensong.client.message import Delivery, Message, MessageId, Service
+from evensong.client.message import FLAGS_OF, Delivery, Message, MessageId, Service
 from evensong.client.naming import ID_BYTES_MAX
 from evensong.client.packing import part_names
 from evensong.client.replica import Policy, Replica
@@ -21,7 +21,7 @@ from evensong.core.groups.events import (
     is_text,
     is_user_name,
 )
-from evensong.core.groups.frame import NAMED, SAFE, SELF_DISCARD, encode_whole
+from evensong.core.groups.frame import NAMED, SELF_DISCARD, encode_whole
 from evensong.core.groups.limits import GROUPS_MAX
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
 from evensong.core.groups.transfer import Transfer
@@ -61,7 +61,7 @@ class _Read:
         self.transfer.on_view(view)
         self._show()
 
-    def on_message(self, place: Place, heard: Heard) -> None:
+    def on_message(self, place: Place | None, heard: Heard) -> None:
         """Take in a message to the group."""
         self.transfer.on_message(place, heard)
         self._show()
@@ -169,7 +169,7 @@ class Client:
         body = payload if id is None else _named(id) + payload
         if len(body) > size_max:
             raise TooLarge(len(body), size_max)
-        flags = (SAFE if service is Service.SAFE else 0) | (0 if echo else SELF_DISCARD)
+        flags = FLAGS_OF[service] | (0 if echo else SELF_DISCARD)
         flags |= 0 if id is None else NAMED
         self._crowd.say(self._process, Saying(names, (MESSAGE + body,), flags))
         return MessageId(*self.member[:3], self._process.sent) if id is None else id

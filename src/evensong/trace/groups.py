@@ -11,14 +11,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
-from evensong.core.effects import Sent
+from evensong.core.effects import Sent, Service
 from evensong.core.groups.control import SetPart, decode_control
 from evensong.core.groups.events import Cause, Left, MemberId, SessionId, View, ViewId, Welcome
 from evensong.core.groups.frame import (
+    BASIC,
+    CAUSAL,
     CONTROL,
     FIRST,
     HEADER_SIZE,
     LAST,
+    SAFE,
     SELF_DISCARD,
     TOTAL,
     WHOLE,
@@ -321,6 +324,15 @@ class Sayings:
         for kept in (self._sets, self._begun):
             for key in [key for key in kept if key[0] == session]:
                 del kept[key]
+
+
+def service_of(flags: int) -> Service:
+    """Return the service that a frame's flags ask for."""
+    if flags & SAFE:
+        return Service.SAFE
+    if flags & CAUSAL:
+        return Service.CAUSAL
+    return Service.BASIC if flags & BASIC else Service.AGREED
 
 
 def digest_of(frame: bytes) -> int:

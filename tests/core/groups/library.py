@@ -42,6 +42,7 @@ class Client:
                 self.transfer.on_view(event.view)
                 self.perform(event.view.view_id[:3])
             elif isinstance(event, Delivered) and self.session in event.sessions:
+                assert event.order is not None
                 for index, body in enumerate(messages_of(event.frame)):
                     place = (event.conf_id, event.order.seq, event.order.sub + index)
                     if body[:1] == NOTE:

@@ -193,6 +193,7 @@ def test_transitional_messages_are_reduced_and_those_after_are_not() -> None:
     told = [one for one in order[1].take_events() if isinstance(one, Delivered)]
     assert [one.reduced for one in told] == [True, False]
     assert told[0].conf_id < told[1].conf_id
+    assert told[0].order is not None
     assert told[0].order.ring_id < told[0].conf_id
 
 

@@ -7,6 +7,7 @@ from evensong.core.groups.control import (
     JOIN,
     LEAVE,
     WISH_FRAME_MAX,
+    AsOf,
     SetPart,
     StatePart,
     Wish,
@@ -65,7 +66,7 @@ def test_junk_gives_one_error(junk: bytes, op: int) -> None:
         control = decode_control(bytes([op]) + junk)
     except MalformedFrame:
         return
-    assert isinstance(control, Wish | SetPart | StatePart)
+    assert isinstance(control, Wish | SetPart | StatePart | AsOf)
 
 
 @pytest.mark.parametrize(

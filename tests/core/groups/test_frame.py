@@ -6,6 +6,8 @@ from hypothesis.strategies import binary, integers, lists, sampled_from
 
 from evensong.core.groups import frame as frame_module
 from evensong.core.groups.frame import (
+    BASIC,
+    CAUSAL,
     CONTROL,
     FIRST,
     HEADER,
@@ -88,7 +90,9 @@ def test_a_kind_with_the_wrong_places_is_refused(kind: int, places: int) -> None
 @pytest.mark.parametrize(
     "fields",
     [
-        (WHOLE, 8, 1, 1, 0, 1, 0),
+        (WHOLE, 32, 1, 1, 0, 1, 0),
+        (WHOLE, SAFE | CAUSAL, 1, 1, 0, 1, 0),
+        (WHOLE, CAUSAL | BASIC, 1, 1, 0, 1, 0),
         (WHOLE, 0, 1, 2**62 + 1, 0, 1, 0),
         (WHOLE, 0, 1, 1, 0, 1, 1),
         (WHOLE, 0, 1, 1, 0, 1, 2**32 - 1),

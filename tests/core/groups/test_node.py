@@ -61,6 +61,7 @@ def test_a_message_goes_from_a_session_to_the_members_at_all_nodes(flags: int) -
     told = simulated.onlooker.watchers[2].told
     (receipt,) = [event for event in told if isinstance(event, Receipt)]
     lines = [event for event in told if isinstance(event, SafeUpTo)]
+    assert receipt.order is not None
     assert lines[-1].ring_id == receipt.order.ring_id
     assert lines[-1].seq >= receipt.order.seq
     assert simulated.check_order() == []

@@ -10,6 +10,7 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 from evensong.core.effects import Packet, Service
 from evensong.core.groups.assembly import Assembly, whole_frame
 from evensong.core.groups.control import SetPart, control_frame, decode_control
+from evensong.core.groups.directory import Directory
 from evensong.core.groups.events import Closed, Destination, MemberId, SessionEvent, Throttle
 from evensong.core.groups.frame import (
     CONTROL,
@@ -34,9 +35,14 @@ ROOM = 1_400 - PACKET_SIZE
 class Lanes:
     """A queue with a few sessions, each with one destination."""
 
-    def __init__(self, *sessions: int, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, *sessions: int, limits: Limits = LIMITS, has_unordered: bool = False
+    ) -> None:
         self.events: list[SessionEvent] = []
-        self.queue = SendQueue(7, 3, limits, self.events)
+        self.directory = Directory()
+        self.queue = SendQueue(
+            7, 3, limits, self.events, self.directory, has_unordered=has_unordered
+        )
         self.numbers = dict.fromkeys(sessions, 0)
         self.destinations = {
             session: Destination(MemberId(7, 3, session, "ann"), ("g",)) for session in sessions

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evensong.core.groups.events import MemberId
+from evensong.core.groups.events import Cause, MemberId, View, ViewId
 from evensong.core.groups.notes import Chunk, Offer, encode_note
-from evensong.core.groups.steps import Restore
+from evensong.core.groups.steps import Apply, Restore
 from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
 from evensong.errors import InvariantBroken
@@ -105,6 +105,36 @@ def test_a_donor_that_is_gone_halfway_is_replaced(how: str) -> None:
     assert bob.did[-1] == "take"
     assert eve.state[-1] == b"meanwhile"
     assert len(eve.state) == 21
+
+
+def test_what_is_not_ordered_is_held_behind_what_it_came_behind() -> None:
+    ann, bob = MemberId(1, 1, 1, "ann"), MemberId(2, 1, 1, "bob")
+    conf = RingId(4, 1)
+    transfer = Transfer(bob)
+    transfer.on_view(
+        View(
+            "g",
+            ViewId(conf, 9, 0, 2),
+            (ann, bob),
+            (bob,),
+            (),
+            (ann,),
+            ((ann, bob),),
+            Cause.JOIN,
+            bob,
+            primary=True,
+            transitional=False,
+        )
+    )
+    transfer.on_message(None, b"behind the view")
+    place = (conf, 9, 0)
+    transfer.on_note(ann, (conf, 10, 0), encode_note(Offer(place, False, True, 3, (ann[:3],))))
+    transfer.on_message(None, b"behind the offer")
+    assert transfer.drain() == []
+    transfer.on_note(ann, (conf, 11, 0), encode_note(Chunk(place, 0, b"all")))
+    transfer.on_message(None, b"live")
+    applied = [step.message for step in transfer.drain() if isinstance(step, Apply)]
+    assert applied == [b"behind the view", b"behind the offer", b"live"]
 
 
 def test_if_nobody_is_left_who_has_state_the_first_begins_with_its_own() -> None:

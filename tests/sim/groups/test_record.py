@@ -33,7 +33,7 @@ BUGS = (
         "        for session in event.sessions[:1]:",
     ),
     Bug("G3", record, 'self._life.note("left", now, aux=aux)', "pass"),
-    Bug("G4", record, "            event.order.sub,\n", "            0,\n"),
+    Bug("G4", record, "            sub,\n", "            0,\n"),
     Bug("G5", record, "[:3], head.first_no),", "[:3], 10_000 - head.first_no),"),
     Bug("G6", groups, "zlib.crc32(piece, digest)\n        if", "zlib.crc32(piece)\n        if"),
     Bug("G7", record, "at = [self._told(session) for", "at = [0 for"),

@@ -5,8 +5,12 @@ Content of frames of kind CONTROL. Text is a length:u8 and so many bytes of UTF-
     JOIN, LEAVE, GONE   op:u8 request_id:u32 user:text group:text       GONE has neither
     SET                 op:u8 is_end:u8 user:text count:u8 names:text*  the frame has the number
     STATE               op:u8 part:u32 parts:u32 chunk                  see exchange.py
+    AS_OF               op:u8 counter:u64                               begins a BASIC packet
 
 A SET that does not fit a packet is told in several; they count as one when the last has come.
+What a BASIC packet says holds for itself alone, since it may come before or after any other: it
+brings the SETs of its frames along, and AS_OF says how many changes its sender's directory had
+seen, so that nobody who is a member by then is passed over.
 """
 
 import struct
@@ -22,10 +26,12 @@ LEAVE: Final = 2
 GONE: Final = 3
 SET: Final = 4
 STATE: Final = 5
+AS_OF: Final = 6
 
 WISH: Final = struct.Struct("!BI")
 SET_HEAD: Final = struct.Struct("!BB")
 STATE_HEAD: Final = struct.Struct("!BII")
+AS_OF_BODY: Final = struct.Struct("!BQ")
 PARTS_MAX: Final = 2**20  # of a directory; at a thousand bytes each a gigabyte
 
 
@@ -52,6 +58,12 @@ class StatePart(NamedTuple):
     part: int
     parts: int
     chunk: bytes
+
+
+class AsOf(NamedTuple):
+    """What comes with it is for members as of this change of the directory."""
+
+    counter: int
 
 
 def control_frame(session: int, content: bytes, group_set: int = 0) -> bytes:
@@ -87,6 +99,11 @@ def encode_sets(user: str, names: tuple[str, ...], content_max: int) -> list[byt
     ]
 
 
+def encode_as_of(counter: int) -> bytes:
+    """Lay out an AS_OF."""
+    return AS_OF_BODY.pack(AS_OF, counter)
+
+
 def encode_state(state: bytes, content_max: int) -> list[bytes]:
     """Lay out an encoded directory in as many STATEs as it takes."""
     chunk = content_max - STATE_HEAD.size
@@ -97,7 +114,7 @@ def encode_state(state: bytes, content_max: int) -> list[bytes]:
     ]
 
 
-def decode_control(content: bytes) -> Wish | SetPart | StatePart:
+def decode_control(content: bytes) -> Wish | SetPart | StatePart | AsOf:
     """Read a control message."""
     if not content:
         raise MalformedFrame("control: empty")
@@ -108,6 +125,8 @@ def decode_control(content: bytes) -> Wish | SetPart | StatePart:
         return _decode_set(content)
     if op == STATE:
         return _decode_state(content)
+    if op == AS_OF and len(content) == AS_OF_BODY.size:
+        return AsOf(AS_OF_BODY.unpack(content)[1])
     raise MalformedFrame("control: kind")
 
 

@@ -212,14 +212,15 @@ class Delivered:
         self,
         sessions: tuple[SessionId, ...],
         destination: Destination,
-        order: OrderId,
+        order: OrderId | None,
         frame: bytes,
         conf_id: RingId,
         reduced: bool,
     ) -> None:
         self.sessions: Final = sessions  # at least one
         self.destination: Final = destination
-        self.order: Final = order  # of the frame's first message; the next have the next sub
+        # Of the frame's first message; the next have the next sub. None: it is not ordered.
+        self.order: Final = order
         self.frame: Final = frame  # header and all, always of kind WHOLE: see frame.py
         self.conf_id: Final = conf_id  # the configuration of delivery, as views name it
         self.reduced: Final = reduced  # in a transitional one: promised for its members only
@@ -251,15 +252,17 @@ class Left:
 
 @final
 class Receipt:
-    """A frame that the session sent has its place: its own slot is delivered here."""
+    """A frame that the session sent is delivered here, at its place if it is ordered."""
 
     __slots__ = ("count", "first_no", "order", "session")
 
-    def __init__(self, session: SessionId, first_no: int, count: int, order: OrderId) -> None:
+    def __init__(
+        self, session: SessionId, first_no: int, count: int, order: OrderId | None
+    ) -> None:
         self.session: Final = session
         self.first_no: Final = first_no
         self.count: Final = count  # messages first_no .. first_no + count - 1
-        self.order: Final = order  # of the first; the next have the next sub
+        self.order: Final = order  # of the first; the next have the next sub. None: it has none
 
 
 @final

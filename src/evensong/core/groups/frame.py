@@ -6,7 +6,8 @@ them. All numbers are big-endian.
 
     offset size  field
          0    1  kind       1 WHOLE, 2 FIRST, 3 MIDDLE, 4 LAST, 5 CONTROL
-         1    1  flags      1 SAFE (else agreed), 2 SELF_DISCARD (not to the sender itself),
+         1    1  flags      1 SAFE, 8 CAUSAL, 16 BASIC, at most one of them (else agreed);
+                            2 SELF_DISCARD (not to the sender itself),
                             4 NAMED (messages begin with an id: for libraries)
          2    4  session    of the sender, at its daemon; 0 for the daemon itself
          6    8  first_no   the session's number of the first message; the next ones count on
@@ -22,7 +23,8 @@ them. All numbers are big-endian.
     content of CONTROL            see control.py
 
 `places` says how many places of the order a frame takes: messages have their places where their
-frame ends, and a control message takes one too, so that a view has a place of its own.
+frame ends, and a control message takes one too, so that a view has a place of its own. In a packet
+that is not ordered (CAUSAL, BASIC) it counts the same and means no places.
 Sessions hand over and receive frames of kind WHOLE only. One that is too large for a packet is cut
 by the sender's daemon and put together by the receiver's. So a program that has much to say says it
 in few frames, and packets are full whatever the sizes of its messages.
@@ -52,7 +54,11 @@ CONTROL: Final = 5
 SAFE: Final = 1
 SELF_DISCARD: Final = 2
 NAMED: Final = 4
-FLAGS: Final = SAFE | SELF_DISCARD | NAMED
+CAUSAL: Final = 8
+BASIC: Final = 16
+UNORDERED: Final = CAUSAL | BASIC
+FLAGS: Final = SAFE | SELF_DISCARD | NAMED | UNORDERED
+SERVICES: Final = frozenset([0, SAFE, CAUSAL, BASIC])  # what flags may say of it
 
 
 class Head(NamedTuple):
@@ -94,6 +100,11 @@ def whole_size(messages: Sequence[bytes]) -> int:
     return HEADER_SIZE + (2 * count if count > 1 else 0) + sum(map(len, messages))
 
 
+def as_agreed(frame: bytes) -> bytes:
+    """Return a frame that asks for less as one that asks for agreed delivery."""
+    return frame[:1] + bytes([frame[1] & ~UNORDERED]) + frame[2:]
+
+
 def decode_head(buffer: bytes, at: int = 0) -> Head:
     """Read a frame's header, checked against itself and against the end of the buffer."""
     if len(buffer) - at < HEADER_SIZE:
@@ -104,6 +115,8 @@ def decode_head(buffer: bytes, at: int = 0) -> Head:
         raise MalformedFrame("frame: length")
     if flags & ~FLAGS or first_no > MESSAGE_NO_MAX:
         raise MalformedFrame("frame: field")
+    if flags & (SAFE | UNORDERED) not in SERVICES:
+        raise MalformedFrame("frame: service")
     if kind == WHOLE:
         if not places or (places > 1 and 2 * places > length):
             raise MalformedFrame("frame: places")

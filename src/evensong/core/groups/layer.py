@@ -13,13 +13,14 @@ the held packets follow. If the configuration ends first, what was heard is forg
 packets are delivered in the transitional configuration that ends it, to the groups as this
 component knows them: joins and leaves of other components' members mean nothing to it there.
 
-A directory is restricted to `together` when a transitional configuration is installed, and its
-groups that lose members are shown at once, as transitional views. The regular configuration then
-shows every group that has changed since its last regular view, and none twice.
+What is not ordered has no place: see unordered.py. A directory is restricted to `together` when a
+transitional configuration is installed, and its groups that lose members are shown at once, as
+transitional views. The regular one then shows every group that has changed, and none twice.
 
 | event              | REGULAR          | EXCHANGING                        | TRANSITIONAL         |
 | ------------------ | ---------------- | --------------------------------- | -------------------- |
 | frame with messages| deliver          | hold                              | deliver, reduced     |
+| BASIC, as of later | hold             | hold                              | deliver, reduced     |
 | join, leave, gone  | apply, show      | hold                              | if together: as left |
 | set                | keep             | hold                              | keep                 |
 | state              | ignore           | take; all heard: merge, show,     | ignore               |
@@ -35,9 +36,7 @@ shows every group that has changed since its last regular view, and none twice.
 A dash cannot happen: configurations alternate. A daemon begins as if in a transitional one, alone.
 
 `primary` is static: the daemons of the configuration are a majority of the electorate that was
-configured. By the last primary configuration instead (dynamic) it would need an attempt that is
-agreed on and durable before it counts: a member that installed a smaller primary, and was cut off
-before the others learnt of it, could otherwise form a second one with a majority of theirs.
+configured; docs/protocols/groups.md says what it would take to go by the last primary one.
 """
 
 from collections.abc import Sequence
@@ -49,6 +48,7 @@ from evensong.core.groups.assembly import Assembly, whole_frame
 from evensong.core.groups.control import (
     GONE,
     JOIN,
+    AsOf,
     SetPart,
     StatePart,
     Wish,
@@ -81,13 +81,15 @@ from evensong.core.groups.packet import (
     FOREIGN,
     KIND_AT,
     VERSION_AT,
+    FrameAt,
     alike,
     decode_packet,
     lone_middle,
 )
-from evensong.core.groups.routes import Routes
+from evensong.core.groups.routes import Route, Routes
 from evensong.core.groups.sendqueue import SendQueue
 from evensong.core.groups.sessions import Sessions
+from evensong.core.groups.unordered import is_basic, read_basic
 from evensong.core.groups.views import Change, has_majority, is_changed, make_view
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
 from evensong.errors import MalformedFrame
@@ -95,6 +97,7 @@ from evensong.errors import MalformedFrame
 ONLY_FOREIGN: Final = frozenset(FOREIGN)
 A_MIDDLE: Final = bytes((MIDDLE,))
 Placed: TypeAlias = tuple[ProcessorId, RingId, int, bytes]  # sender, ring, seq, payload
+EARLY_MAX: Final = 2**14  # BASIC packets that may wait; no window is so large
 
 
 class State(Enum):
@@ -116,6 +119,7 @@ class Groups:
     """
 
     __slots__ = (
+        "_early",
         "_events",
         "_exchange",
         "_held",
@@ -143,6 +147,8 @@ class Groups:
         incarnation: int,
         limits: Limits,
         electorate: tuple[ProcessorId, ...],
+        *,
+        has_unordered: bool = False,
     ) -> None:
         limits.check()
         self._my_id: Final = my_id
@@ -150,7 +156,9 @@ class Groups:
         self._events: Final[list[SessionEvent]] = []
         self.electorate = electorate
         self.directory: Final = Directory()
-        self.queue: Final = SendQueue(my_id, incarnation, limits, self._events)
+        self.queue: Final = SendQueue(
+            my_id, incarnation, limits, self._events, self.directory, has_unordered=has_unordered
+        )
         self.sessions: Final = Sessions(
             my_id, incarnation, limits, self.queue, self.directory, self._events
         )
@@ -165,6 +173,7 @@ class Groups:
         self.together: tuple[ProcessorId, ...] = (my_id,)  # ascending
         self._exchange = Exchange(self.configuration, self.together)
         self._held: list[Placed] = []  # Invariant: empty unless EXCHANGING
+        self._early: list[Placed] = []  # Invariant: empty unless REGULAR; all BASIC
         self._safe_line: SafeLine | None = None  # the latest that is held back
         self.drops: Final[dict[str, int]] = {}  # what had no effect, by reason
         self.exchanged: Final[dict[ProcessorId, int]] = {}  # packets of daemons' own, by sender
@@ -176,17 +185,11 @@ class Groups:
         return self.sessions.open_session(user, request_id)
 
     def close_session(self, session: SessionId) -> None:
-        """End a session: it gets nothing more; what it has sent goes out, then it is gone.
-
-        `Closed` follows when the last of it was pulled.
-        """
+        """End a session: `Closed` follows when the last of what it has sent was pulled."""
         self.sessions.close_session(session)
 
     def join(self, session: SessionId, group: str, request_id: int = 0) -> None:
-        """Ask to be a member; the group's `ViewChange` with the session in it follows, or `Error`.
-
-        It comes in the session's order: after whatever it has sent before.
-        """
+        """Ask to be a member; a `ViewChange` with the session in it follows, or `Error`."""
         self.sessions.join(session, group, request_id)
 
     def leave(self, session: SessionId, group: str, request_id: int = 0) -> None:
@@ -196,18 +199,11 @@ class Groups:
     def define_set(
         self, session: SessionId, set_no: int, groups: Sequence[str], request_id: int = 0
     ) -> None:
-        """Name a destination: 1 to 64 groups and private names; no answer but `Error`.
-
-        Numbers are the session's own, 0 to 1023; one may be used again, for frames sent later.
-        """
+        """Name a destination, of 1 to 64 groups and private names, by a number up to 1023."""
         self.sessions.define_set(session, set_no, groups, request_id)
 
     def send(self, session: SessionId, frame: bytes, request_id: int = 0) -> None:
-        """Send a frame of kind WHOLE to a destination that was defined.
-
-        `Receipt` follows when its place in the order is delivered here, or `Error` at once. The
-        header's session must be the caller's, and numbers of messages rise.
-        """
+        """Send a frame of kind WHOLE; `Receipt` follows when it is delivered here, or `Error`."""
         self.sessions.send(session, frame, request_id)
 
     # -- what comes from the engine ----------------------------------------------------------
@@ -277,6 +273,9 @@ class Groups:
         """Go on with those who go on with us; deliver to them what was held back."""
         assert self.state is not State.TRANSITIONAL
         self.state = State.TRANSITIONAL
+        while self._early:  # what is safe all deliver, and so whatever an honest one waits for
+            self._early.pop()
+            self._drop("basic: as of a change that never came")
         members = self.configuration.members
         self.together = tuple([one for one in self.together if one in members])
         # Two components whose exchange was cut short may go on together: their views differ, so the
@@ -334,15 +333,15 @@ class Groups:
     def _hold(self, packet: Placed) -> None:
         """Keep a packet until directories are equal; only states are looked for in it."""
         self._held.append(packet)
-        sender_id, _, _, payload = packet
+        sender_id, _, seq, payload = packet
         try:
             _, frames = decode_packet(payload)
         except MalformedFrame:
             return  # it will be counted when it is released
         for kind, _, _, _, _, _, length, at in frames:
-            if kind == CONTROL and is_state(payload, at, length):
+            if kind == CONTROL and seq and is_state(payload, at, length):
                 self._hear(sender_id, payload[at : at + length])
-        if self._exchange.is_complete():
+        if seq and self._exchange.is_complete():
             self._merge()
 
     def _hear(self, sender: ProcessorId, content: bytes) -> None:
@@ -388,15 +387,19 @@ class Groups:
         except MalformedFrame as malformed:
             self._drop(malformed.reason)
             return
+        if not seq and is_basic(payload, frames[0]):
+            assert not begin  # what has no place comes by itself
+            self._take_basic((sender_id, ring_id, seq, payload), incarnation, frames)
+            return
         sub = own = 0
         for kind, flags, session, first_no, group_set, places, length, at in frames:
+            order = OrderId(ring_id, seq, sub) if seq else None
             if kind == WHOLE:
-                order = OrderId(ring_id, seq, sub)
                 frame = payload[at - HEADER_SIZE : at + length]
-                self._deliver(sender, session, group_set, flags, first_no, places, order, frame)
+                route = self.routes.find(sender, session, group_set)
+                self._deliver(sender, session, route, flags, first_no, places, order, frame)
             elif kind == CONTROL:
                 own += not session
-                order = OrderId(ring_id, seq, sub)
                 member = (sender, incarnation, session)
                 self._on_control(member, group_set, payload[at : at + length], order)
             else:
@@ -405,31 +408,50 @@ class Groups:
                 chunks = self.assembly.add(origin, kind, first_no, content)
                 if chunks is not None:
                     assert kind == LAST
-                    order = OrderId(ring_id, seq, sub)
                     frame = whole_frame(flags, session, first_no, group_set, places, chunks)
+                    route = self.routes.find(sender, session, group_set)
                     if places > 1 and 2 * places > len(frame) - HEADER_SIZE:
                         self._drop("frame: places")
                     else:
-                        self._deliver(
-                            sender, session, group_set, flags, first_no, places, order, frame
-                        )
+                        self._deliver(sender, session, route, flags, first_no, places, order, frame)
             sub += places
         if own and own == len(frames):
             self.exchanged[sender] = self.exchanged.get(sender, 0) + 1
+        if self._early and seq:  # it may be the change that they are as of
+            early, self._early = self._early, []
+            for packet in early:
+                self._take(*packet)
+
+    def _take_basic(self, packet: Placed, incarnation: int, frames: Sequence[FrameAt]) -> None:
+        """Take a packet that may have overtaken others, unless it is of later than now."""
+        sender, _, _, payload = packet
+        try:
+            as_of, found = read_basic(sender, incarnation, payload, frames)
+        except MalformedFrame as malformed:
+            self._drop(malformed.reason)
+            return
+        if self.state is State.REGULAR and as_of > self.directory.counter:
+            self._early.append(packet)
+            if len(self._early) > EARLY_MAX:
+                self._early.pop()
+                self._drop("basic: too early")
+            return
+        for member, names, flags, first_no, places, frame in found:
+            route = self.routes.bring(member, names)
+            self._deliver(sender, member.session, route, flags, first_no, places, None, frame)
 
     def _deliver(
         self,
         sender: ProcessorId,
         session: SessionId,
-        group_set: int,
+        route: Route | None,
         flags: int,
         first_no: int,
         places: int,
-        order: OrderId,
+        order: OrderId | None,
         frame: bytes,
     ) -> None:
         """Hand a frame to whoever is a member here, at this place of the order."""
-        route = self.routes.find(sender, session, group_set)
         if route is None:
             self._drop("frame: to a set that was not announced")
             return
@@ -450,7 +472,11 @@ class Groups:
     # -- control messages --------------------------------------------------------------------
 
     def _on_control(
-        self, origin: tuple[ProcessorId, int, int], group_set: int, content: bytes, order: OrderId
+        self,
+        origin: tuple[ProcessorId, int, int],
+        group_set: int,
+        content: bytes,
+        order: OrderId | None,
     ) -> None:
         try:
             control = decode_control(content)
@@ -462,10 +488,14 @@ class Groups:
             if not self.routes.announce(member, group_set, control):
                 self._drop("set: cannot be")
         elif isinstance(control, Wish):
-            if origin[0] in self.together:
+            if order is None:
+                self._drop("wish: without a place")
+            elif origin[0] in self.together:
                 self._on_wish(MemberId(*origin, control.user), control, order)
         elif isinstance(control, StatePart):
             pass  # it has been taken in while its packet was held, or came too late
+        elif isinstance(control, AsOf):
+            self._drop("as of: not at the head of a packet without a place")
         else:
             assert_never(control)
 
@@ -564,7 +594,7 @@ class Groups:
 
     def held_packets(self) -> int:
         """How many packets are held back."""
-        return len(self._held)
+        return len(self._held) + len(self._early)
 
     def _drop(self, reason: str) -> None:
         self.drops[reason] = self.drops.get(reason, 0) + 1

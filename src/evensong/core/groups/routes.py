@@ -2,7 +2,8 @@
 
 A route is announced by its sender before the first frame that uses it in a configuration, and
 forgotten at the next regular one. Whom it leads to is asked at a frame's own place of the order and
-kept until the directory or the sessions change: between two changes a frame costs a lookup.
+kept until the directory or the sessions change: between two changes a frame costs a lookup. What
+a packet brings along for itself is known by its names: it comes in no order with announcements.
 """
 
 from typing import Final, final
@@ -13,6 +14,8 @@ from evensong.core.groups.events import Destination, MemberId, SessionId, parse_
 from evensong.core.groups.limits import GROUPS_MAX, SETS_MAX
 from evensong.core.groups.sessions import Sessions
 from evensong.core.ids import ProcessorId
+
+BROUGHT_MAX: Final = 65_536  # destinations that are remembered by name
 
 
 @final
@@ -31,13 +34,14 @@ class Route:
 class Routes:
     """All destinations that are announced in this configuration."""
 
-    __slots__ = ("_begun", "_directory", "_routes", "_sessions")
+    __slots__ = ("_begun", "_brought", "_directory", "_routes", "_sessions")
 
     def __init__(self, directory: Directory, sessions: Sessions) -> None:
         self._directory: Final = directory
         self._sessions: Final = sessions
         self._routes: Final[dict[tuple[ProcessorId, SessionId, int], Route]] = {}
         self._begun: Final[dict[tuple[ProcessorId, SessionId, int], tuple[str, ...]]] = {}
+        self._brought: Final[dict[tuple[MemberId, tuple[str, ...]], Route]] = {}
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -46,6 +50,7 @@ class Routes:
         """Forget everything: a regular configuration begins, and every sender announces again."""
         self._routes.clear()
         self._begun.clear()
+        self._brought.clear()
 
     def announce(self, sender: MemberId, set_no: int, part: SetPart) -> bool:
         """Take in a destination or a part of one; False if it cannot be one."""
@@ -64,6 +69,17 @@ class Routes:
         for kept in (self._routes, self._begun):
             for key in [key for key in kept if key[:2] == (sender.daemon, sender.session)]:
                 del kept[key]
+        for named in [named for named in self._brought if named[0][:3] == sender[:3]]:
+            del self._brought[named]
+
+    def bring(self, sender: MemberId, names: tuple[str, ...]) -> Route:
+        """Return where frames go whose packet says itself what they are sent to."""
+        route = self._brought.get((sender, names))
+        if route is None:
+            if len(self._brought) >= BROUGHT_MAX:
+                self._brought.clear()
+            route = self._brought[sender, names] = Route(Destination(sender, names))
+        return route
 
     def find(self, sender: ProcessorId, session: SessionId, set_no: int) -> Route | None:
         """Return where a session's frames to this number go."""

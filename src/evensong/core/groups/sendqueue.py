@@ -11,6 +11,10 @@ Rules:
   whole, so only LAST needs a safe packet: pieces before it have lower seqs. A frame that would fit
   an empty packet waits for one: to put pieces together costs every daemon more than full packets
   gain.
+- Where the engine has services without a total order, a packet is of one of these as a whole, too,
+  and shares with ordered frames nothing but announcements. A CAUSAL frame that is cut is CAUSAL in
+  all its pieces. A BASIC packet may overtake any other, so it brings along what it refers to; one
+  that has no room for that goes as CAUSAL. Joins and leaves are SAFE there: unordered.py says why.
 - A destination is announced, in the lane, before the first frame to it in a configuration.
 - A packet is as large as a datagram holds, or up to `width` times that where many datagrams travel
   as one. What may be pulled is told, and counted, in datagrams' worth.
@@ -24,9 +28,17 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from evensong.core.effects import Packet, Service
-from evensong.core.groups.control import control_frame, encode_sets
+from evensong.core.groups.control import (
+    AS_OF_BODY,
+    control_frame,
+    encode_as_of,
+    encode_sets,
+)
+from evensong.core.groups.directory import Directory
 from evensong.core.groups.events import Closed, Destination, SessionEvent, SessionId, Throttle
 from evensong.core.groups.frame import (
+    BASIC,
+    CAUSAL,
     FIRST,
     HEADER,
     HEADER_SIZE,
@@ -34,6 +46,7 @@ from evensong.core.groups.frame import (
     MIDDLE,
     SAFE,
     TOTAL,
+    UNORDERED,
     Head,
 )
 from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
@@ -48,22 +61,32 @@ from evensong.core.groups.packet import (
 from evensong.core.ids import ProcessorId
 from evensong.core.unit import Origin, UnitId
 
+AS_OF_SIZE: Final = HEADER_SIZE + AS_OF_BODY.size
+
 
 @final
 class _Item:
     """A frame that waits in a lane."""
 
-    __slots__ = ("destination", "frame", "head", "is_announcement")
+    __slots__ = ("destination", "frame", "head", "is_announcement", "service")
 
-    def __init__(self, frame: bytes, head: Head, destination: Destination | None) -> None:
+    def __init__(
+        self, frame: bytes, head: Head, destination: Destination | None, service: Service | None
+    ) -> None:
         self.frame: Final = frame
         self.head: Final = head
         self.destination: Final = destination  # None for control frames
+        self.service: Final = service  # that its packet must have; None: any but BASIC
         self.is_announcement = False
 
 
-def _control_item(frame: bytes) -> _Item:
-    return _Item(frame, Head(*HEADER.unpack_from(frame)), None)
+def _control_item(frame: bytes, service: Service | None) -> _Item:
+    return _Item(frame, Head(*HEADER.unpack_from(frame)), None, service)
+
+
+def _piece_service(item: _Item) -> Service:
+    """Return the service of a piece that is not the last: only that one makes a frame whole."""
+    return Service.CAUSAL if item.service is Service.CAUSAL else Service.AGREED
 
 
 @final
@@ -85,26 +108,38 @@ class _Lane:
 class _Filling:
     """A packet that is being filled."""
 
-    __slots__ = ("frames", "is_safe", "places", "room")
+    __slots__ = ("brought", "frames", "places", "room", "service")
 
     def __init__(self, room: int) -> None:
         self.frames: Final[list[bytes]] = []
         self.places = 0
         self.room = room
-        self.is_safe = False
+        self.service: Service | None = None  # None: announcements alone, or nothing
+        self.brought: Final[set[tuple[SessionId, int]]] = set()  # destinations, if it is BASIC
 
-    def takes(self, size: int, places: int, must_be_safe: bool) -> bool:
+    def takes(self, size: int, places: int, service: Service | None) -> bool:
         """Whether a frame of this size and so many places may go in."""
-        if must_be_safe and self.frames and not self.is_safe:
-            return False  # the agreed frames before it must not wait, and it must not hurry
+        if self.frames and service is not self.service and not self._suits(service):
+            return False
         return size <= self.room and self.places + places <= PLACES_MAX
 
-    def add(self, frame: bytes, places: int, must_be_safe: bool) -> None:
+    def _suits(self, service: Service | None) -> bool:
+        """Whether frames of another service may share it."""
+        mine = self.service
+        if service is None:
+            return mine is not Service.BASIC
+        if service is Service.AGREED:
+            return mine is None or mine is Service.SAFE
+        # Agreed frames must not wait for a safe one, and it must not hurry.
+        return service is Service.CAUSAL and mine is None
+
+    def add(self, frame: bytes, places: int, service: Service | None) -> None:
         """Put a frame in."""
         self.frames.append(frame)
         self.places += places
         self.room -= len(frame)
-        self.is_safe = self.is_safe or must_be_safe
+        if service is not None and self.service is not Service.SAFE:
+            self.service = service
         assert self.room >= 0
         assert self.places <= PLACES_MAX
 
@@ -114,6 +149,7 @@ class SendQueue:
     """The engine's source at one daemon."""
 
     __slots__ = (
+        "_directory",
         "_events",
         "_incarnation",
         "_lanes",
@@ -124,14 +160,24 @@ class SendQueue:
         "_throttled",
         "_turns",
         "_wide",
+        "has_unordered",
         "origin",
         "queued_bytes",
         "width",
     )
 
     def __init__(
-        self, my_id: ProcessorId, incarnation: int, limits: Limits, events: list[SessionEvent]
+        self,
+        my_id: ProcessorId,
+        incarnation: int,
+        limits: Limits,
+        events: list[SessionEvent],
+        directory: Directory,
+        *,
+        has_unordered: bool,
     ) -> None:
+        self._directory: Final = directory
+        self.has_unordered: Final = has_unordered  # the engine has services without total order
         self._my_id: Final = my_id
         self._incarnation: Final = incarnation
         self._limits: Final = limits
@@ -162,7 +208,8 @@ class SendQueue:
         """Append a frame to its session's lane; False if the session has too much queued."""
         session = head.session
         lane = self._lanes[session]
-        if not self._append(session, lane, _Item(frame, head, destination)):
+        service = self._service_of(head, destination)
+        if not self._append(session, lane, _Item(frame, head, destination, service)):
             return False
         if 4 * self.queued_bytes > 3 * self._limits.queue_bytes_max:
             self._throttle(session, lane)
@@ -170,7 +217,7 @@ class SendQueue:
 
     def push_control(self, session: SessionId, frame: bytes) -> bool:
         """Append a control frame to a session's lane, likewise; control is never throttled."""
-        return self._append(session, self._lanes[session], _control_item(frame))
+        return self._append(session, self._lanes[session], self._wish_item(frame))
 
     def close(self, session: SessionId, farewell: bytes) -> None:
         """End a lane: what it has goes out, then the farewell, then `Closed`."""
@@ -178,7 +225,7 @@ class SendQueue:
         if farewell:
             if not lane.items:
                 self._turns.append(session)
-            lane.items.append(_control_item(farewell))
+            lane.items.append(self._wish_item(farewell))
             self._enter(lane, lane.items[-1])  # however full it is
         lane.is_closing = True
         self._throttled.pop(session, None)
@@ -235,9 +282,9 @@ class SendQueue:
     def _fill(self, width: int) -> Packet:
         filling = _Filling(width * self._limits.payload_max - PACKET_SIZE)
         own = self._own
-        while own and filling.takes(len(own[0]), 1, must_be_safe=False):
+        while own and filling.takes(len(own[0]), 1, Service.AGREED):
             self.queued_bytes -= len(own[0])
-            filling.add(own.popleft(), 1, must_be_safe=False)
+            filling.add(own.popleft(), 1, Service.AGREED)
         turns = self._turns
         while not own and turns and self._take_turn(turns[0], filling):
             pass
@@ -245,7 +292,7 @@ class SendQueue:
         origin = self.origin
         origin.last_no += 1
         unit_id = UnitId(self._my_id, self._incarnation, origin.last_no)
-        service = Service.SAFE if filling.is_safe else Service.AGREED
+        service = filling.service or Service.AGREED
         return Packet(service, encode_packet(unit_id, filling.places, filling.frames))
 
     def _take_turn(self, session: SessionId, filling: _Filling) -> bool:
@@ -270,6 +317,8 @@ class SendQueue:
     def _take(self, session: SessionId, lane: _Lane, filling: _Filling) -> bool:
         """Put the lane's first frame, or a piece of it, into the packet; False if it can't go."""
         item = lane.items[0]
+        if item.service is Service.BASIC:
+            return self._take_basic(session, lane, item, filling)
         if item.destination is not None and not lane.offset:
             set_no = item.head.group_set
             if lane.announced.get(set_no) is not item.destination:
@@ -279,10 +328,28 @@ class SendQueue:
         is_too_long = size > (self._wide_room() if filling.frames else filling.room)
         if lane.offset or is_too_long:
             return self._take_piece(lane, item, filling)
-        must_be_safe = bool(item.head.flags & SAFE)
-        if not filling.takes(size, item.head.places, must_be_safe):
+        if not filling.takes(size, item.head.places, item.service):
             return False
-        filling.add(item.frame, item.head.places, must_be_safe)
+        filling.add(item.frame, item.head.places, item.service)
+        self._forget_first(lane)
+        return True
+
+    def _take_basic(self, session: SessionId, lane: _Lane, item: _Item, filling: _Filling) -> bool:
+        """Put a frame in that may overtake all others, with what it refers to."""
+        assert item.destination is not None
+        key = (session, item.head.group_set)
+        extra: list[bytes] = []
+        if not filling.frames:
+            extra.append(control_frame(0, encode_as_of(self._directory.counter)))
+        if key not in filling.brought:
+            extra += self._sets_of(item.head, item.destination)
+        size = len(item.frame) + sum(map(len, extra))
+        if not filling.takes(size, item.head.places + len(extra), Service.BASIC):
+            return False
+        for frame in extra:
+            filling.add(frame, 1, Service.BASIC)
+        filling.brought.add(key)
+        filling.add(item.frame, item.head.places, Service.BASIC)
         self._forget_first(lane)
         return True
 
@@ -298,16 +365,16 @@ class SendQueue:
         room = filling.room - HEADER_SIZE - extra
         is_last = left <= room
         places = head.places if is_last else 0
-        must_be_safe = is_last and bool(head.flags & SAFE)
+        service = item.service if is_last else _piece_service(item)
         if not is_last and room < CHUNK_LEAST:
             return False
-        if not filling.takes(HEADER_SIZE, places, must_be_safe):
+        if not filling.takes(HEADER_SIZE, places, service):
             return False
         chunk = item.frame[begin : begin + room]
         total = b"" if lane.offset else TOTAL.pack(head.length)
         kind = LAST if is_last else MIDDLE if lane.offset else FIRST
         header = HEADER.pack(kind, *head[1:5], places, len(total) + len(chunk))
-        filling.add(header + total + chunk, places, must_be_safe)
+        filling.add(header + total + chunk, places, service)
         if is_last:
             self._forget_first(lane)
         else:
@@ -343,19 +410,44 @@ class SendQueue:
         lane.offset += count * size
         lane.deficit -= count * room
         self._count(lane, -count * size)
-        return [Packet(Service.AGREED, payload) for payload in payloads]
+        service = _piece_service(lane.items[0])
+        return [Packet(service, payload) for payload in payloads]
 
     def _announce(
         self, session: SessionId, lane: _Lane, set_no: int, destination: Destination
     ) -> None:
         """Put a destination's announcement before the frame that needs it."""
         lane.announced[set_no] = destination
-        user, groups = destination.sender.user, destination.groups
-        for content in reversed(encode_sets(user, groups, self._room - HEADER_SIZE)):
-            item = _control_item(control_frame(session, content, set_no))
+        for frame in reversed(self._sets_of(lane.items[0].head, destination)):
+            item = _control_item(frame, None)
             item.is_announcement = True
             lane.items.appendleft(item)
             self._enter(lane, item)
+
+    def _sets_of(self, head: Head, destination: Destination) -> list[bytes]:
+        """Return how the destination of a frame is told."""
+        user, groups = destination.sender.user, destination.groups
+        contents = encode_sets(user, groups, self._room - HEADER_SIZE)
+        return [control_frame(head.session, content, head.group_set) for content in contents]
+
+    # -- services ----------------------------------------------------------------------------
+
+    def _service_of(self, head: Head, destination: Destination) -> Service:
+        """Return the service of the packet in which a frame ends."""
+        flags = head.flags
+        if flags & SAFE:
+            return Service.SAFE
+        if not self.has_unordered or not flags & UNORDERED:
+            return Service.AGREED
+        if flags & CAUSAL:
+            return Service.CAUSAL
+        assert flags & BASIC
+        company = sum(map(len, self._sets_of(head, destination))) + AS_OF_SIZE
+        is_uncut = HEADER_SIZE + head.length + company <= self._room
+        return Service.BASIC if is_uncut else Service.CAUSAL
+
+    def _wish_item(self, frame: bytes) -> _Item:
+        return _control_item(frame, Service.SAFE if self.has_unordered else Service.AGREED)
 
     # -- counts ------------------------------------------------------------------------------
 

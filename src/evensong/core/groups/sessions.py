@@ -30,8 +30,10 @@ from evensong.core.groups.events import (
 from evensong.core.groups.frame import (
     HEADER_SIZE,
     MESSAGE_NO_MAX,
+    UNORDERED,
     WHOLE,
     Head,
+    as_agreed,
     decode_head,
     has_table,
 )
@@ -187,6 +189,8 @@ class Sessions:
         if refused is None and head.places > 1 and not has_table(frame, head.places):
             refused = ErrorCode.BAD_FRAME  # its receivers could not read it
         if refused is None:
+            if head.flags & UNORDERED and not self._queue.has_unordered:
+                frame, head = as_agreed(frame), head._replace(flags=head.flags & ~UNORDERED)
             if self._queue.push(frame, head, asking.sets[head.group_set]):
                 asking.next_no = head.first_no + head.places
                 asking.has_sent = True

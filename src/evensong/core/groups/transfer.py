@@ -17,7 +17,12 @@ Members with equal state are *kin*; the first of them in join order is their don
   begins again at the new view.
 - If everybody in a view has said to be empty, the first begins with what it has.
 
-Invariant: kin are equal at every place of the stream, among all who are in kin there.
+What is not ordered has no place of its own. It is held, applied and left out with what it came
+behind: every view has it on the same side for all who go together (layer.py), and snapshots are of
+views.
+
+Invariant: kin are equal at every place of the stream, among all who are in kin there; what is not
+ordered apart, which they have alike at every view.
 """
 
 from collections import deque
@@ -36,6 +41,7 @@ from evensong.core.groups.notes import (
     encode_note,
 )
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Step, Take
+from evensong.core.ids import NO_RING
 from evensong.errors import MalformedFrame
 
 CHUNK_BYTES: Final = 64 * 1_024
@@ -117,6 +123,7 @@ class Transfer:
         "_is_primary",
         "_is_ready",
         "_joined_at",
+        "_last_place",
         "_me",
         "_members",
         "_notes",
@@ -152,6 +159,7 @@ class Transfer:
         self._epoch: Place | None = None  # of the last meeting: earlier news of it is void
         self._joined_at: Place | None = None  # what is from before is no use: I held nothing then
         self._restored_at: Place | None = None
+        self._last_place: Place = (NO_RING, 0, 0)  # of what came last and has one
         self._is_primary = False  # by the last regular view
         self._was_primary = False  # by the one before
         self._held: Final[deque[tuple[Place, object]]] = deque()
@@ -174,6 +182,7 @@ class Transfer:
         is_loss = not view.transitional and (bool(view.left) or view.cause is Cause.NETWORK)
         is_meeting = len(view.components) > 1
         self._present = frozenset([member[:3] for member in view.members])
+        self._last_place = place
         if self._joined_at is None:
             self._joined_at = place
         if not self.has_state:
@@ -190,12 +199,13 @@ class Transfer:
         else:
             self._held.append((place, view))
 
-    def on_message(self, place: Place, message: object) -> None:
-        """Take in a message of the application."""
+    def on_message(self, place: Place | None, message: object) -> None:
+        """Take in a message of the application; one that is not ordered has no place."""
+        self._last_place = place or self._last_place
         if self.is_live():
             self._steps.append(Apply(message))
         else:
-            self._held.append((place, message))
+            self._held.append((self._last_place, message))
 
     def on_note(self, sender: MemberId, place: Place, content: bytes) -> None:
         """Take in a note; mine come back to me too."""
@@ -204,6 +214,7 @@ class Transfer:
         except MalformedFrame:
             self.malformed += 1
             return
+        self._last_place = place
         key: Key = sender[:3]
         if key not in self._present:
             return  # of a side that we do not see: its exchange with ours was cut short

@@ -34,6 +34,8 @@ class Act:
     count: int = 1  # messages in one frame
     safe: bool = False
     discard: bool = False  # the sender does not want it back
+    causal: bool = False  # instead of safe or agreed,
+    basic: bool = False  # or this; a ring takes either as agreed
 
 
 @dataclass(frozen=True, slots=True)

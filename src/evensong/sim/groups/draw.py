@@ -10,13 +10,15 @@ from typing import Final
 from evensong.core.ids import ProcessorId
 from evensong.sim.faults import Calm
 from evensong.sim.groups import acts
-from evensong.sim.groups.acts import GROUPS, PRIVATE, SEATS, Act, Clients
+from evensong.sim.groups.acts import GROUPS, PRIVATE, SEATS, Act, Acts, Clients
 from evensong.sim.groups.run import run_setup
 from evensong.sim.run import Outcome
-from evensong.sim.setup import CLIENTS, Setup, derive
+from evensong.sim.setup import CLIENTS, TRANSIS, Setup, derive
 from evensong.sim.swarm import MS, swarm
 
 DRAW: Final = 1  # the stream of this file, apart from that of the run itself
+SERVE: Final = 2  # and that of services, where an engine has more than two
+SHARES: Final = ((0.0, 0.0), (0.3, 0.1), (0.3, 0.1), (0.7, 0.0), (0.1, 0.6))  # causal, basic
 
 
 def run(seed: int, nodes: int | None = None, messages: int | None = None) -> Outcome:
@@ -42,7 +44,24 @@ def with_clients(setup: Setup, messages: int | None = None) -> Setup:
         pause_us=rng.choice((50, 2_000, 10_000)),
         primary_wins=rng.random() < 0.25,
     )
+    if setup.options.engine == TRANSIS:
+        clients = replace(clients, acts=_with_services(derive(seed, CLIENTS, SERVE), clients.acts))
     return replace(setup, clients=clients)
+
+
+def _with_services(rng: Random, drawn: Acts) -> Acts:
+    """Draw who asks for less than agreed delivery; everything else stays as it was drawn."""
+    causal, basic = rng.choice(SHARES)
+    served = []
+    for act in drawn:
+        lot = rng.random()
+        if not act.safe and act.kind in (acts.SEND, acts.ASK):
+            is_causal = lot < causal
+            is_basic = not is_causal and lot < causal + basic
+            served.append(replace(act, causal=is_causal, basic=is_basic))
+        else:
+            served.append(act)
+    return tuple(served)
 
 
 class _Acts:

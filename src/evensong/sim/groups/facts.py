@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn, TypeAlias, final
 
 from evensong.core.groups.events import MemberId, OrderId, SessionId, View, ViewId
+from evensong.core.groups.frame import BASIC, UNORDERED
 from evensong.core.groups.packet import FrameAt, decode_packet
 from evensong.core.ids import ProcessorId, RingId
 from evensong.errors import InvariantBroken
@@ -51,6 +52,11 @@ class Facts:
         self.pairs: Final[set[tuple[str, str]]] = set()  # which events met which states
         self.relevant: Final[dict[str, int]] = {}
         self.happened: Final[dict[str, int]] = {}
+        # Of what is not ordered: under which view of a group its sender, if it is in it, sent it,
+        # whom it saw there, and the configuration in which it went out.
+        self.seen: Final[dict[tuple[MessageId, str], ViewId]] = {}
+        self.due: Final[dict[MemberId, list[tuple[MessageId, str]]]] = {}
+        self.sent_in: Final[dict[MessageId, RingId]] = {}
         self._packets: Final[dict[bytes, tuple[tuple[int, int, int], list[FrameAt]]]] = {}
 
     def sent(
@@ -69,6 +75,16 @@ class Facts:
             self.groups[message] = groups
             self.flags[message] = flags
             self.causes[message] = causes
+
+    def is_loose(self, flags: int) -> bool:
+        """Whether a message with these flags is not ordered; a ring orders everything."""
+        return self._has_sides and bool(flags & UNORDERED)
+
+    def saw(self, message: MessageId, group: str, view: View) -> None:
+        """Note under which view a message is sent that is not ordered."""
+        self.seen[message, group] = view.view_id
+        for member in view.members:
+            self.due.setdefault(member, []).append((message, group))
 
     def order_of(self, message: MessageId, ring_id: RingId) -> OrderId | None:
         """Return the place of a message, as it is known among the places of some ring."""
@@ -111,9 +127,16 @@ class Facts:
                 for _, other, other_heard in spans:
                     if other in view.stayed and member in view.stayed and other != member:
                         self.count("G2")
-                        if without(heard, other) != without(other_heard, member):
+                        mine = self._sorted(without(heard, other))
+                        if mine != self._sorted(without(other_heard, member)):
                             text = f"{member} and {other} came to {view} with different messages"
                             broken("G2", f"{text}: {differing(heard, other_heard)}")
+
+    def _sorted(self, heard: list[MessageId]) -> tuple[list[MessageId], list[MessageId]]:
+        """Return what was ordered, and apart what was causal, in no order; BASIC need not agree."""
+        loose = {one: self.flags[one] for one in heard if self.is_loose(self.flags[one])}
+        causal = sorted(one for one, flags in loose.items() if not flags & BASIC)
+        return [one for one in heard if one not in loose], causal
 
 
 def without(heard: Heard, member: MemberId) -> list[MessageId]:

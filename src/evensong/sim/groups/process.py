@@ -7,8 +7,8 @@ own. Messages of the application and notes of its replicas share the session's o
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from evensong.core.groups.events import Delivered, Error, MemberId, OrderId, SessionId, View
-from evensong.core.groups.frame import decode_head, encode_whole, messages_of
+from evensong.core.groups.events import Delivered, Error, MemberId, SessionId, View
+from evensong.core.groups.frame import UNORDERED, decode_head, encode_whole, messages_of
 from evensong.core.node import Node
 from evensong.sim.groups.replica import GroupReplica, Heard, MakeReplica, Shown
 from evensong.sim.groups.watch import Watcher
@@ -66,7 +66,7 @@ class Process:
         self._facts: Final = watcher.facts
         self._make_replica: Final = make_replica
         self._sets: Final[dict[tuple[str, ...], int]] = {}
-        self._shown_once: Final[set[OrderId]] = set()
+        self._shown_once: Final[set[tuple[MemberId, int]]] = set()
 
     def is_alive(self) -> bool:
         """Whether it still has its session."""
@@ -101,8 +101,19 @@ class Process:
         stream.since_sent.clear()
         flags = saying.flags
         self._facts.sent(self.member, first_no, groups, saying.bodies, flags, causes)
+        if self._facts.is_loose(flags):
+            self._note_seen(first_no, groups, len(saying.bodies))
         frame = encode_whole(self.session, first_no, set_no, flags, saying.bodies)
         self.node.send(self.session, frame, first_no, now)
+
+    def _note_seen(self, first_no: int, groups: tuple[str, ...], count: int) -> None:
+        """Note whom it saw in the groups that it sends to: they are promised it."""
+        for number in range(first_no, first_no + count):
+            message = (*self.member[:3], number)
+            for group in groups:
+                view = self.views.get(group)
+                if view is not None:
+                    self._facts.saw(message, group, view)
 
     def is_crowded(self) -> bool:
         """Whether so much of it waits that it had better wait, too."""
@@ -112,7 +123,10 @@ class Process:
         """Answer the questions that came, if it is the kind that does."""
         if self.answers_to:
             self.outbox.extend(
-                [Saying((self.answers_to,), (MESSAGE + b"yes",)) for _ in self.questions]
+                [
+                    Saying((self.answers_to,), (MESSAGE + b"yes",), question.flags & UNORDERED)
+                    for question in self.questions
+                ]
             )
         self.questions.clear()
 
@@ -137,13 +151,13 @@ class Process:
         head = decode_head(event.frame)
         has_said = False
         for index, body in enumerate(messages_of(event.frame)):
-            order = event.order._replace(sub=event.order.sub + index)
-            place = (event.conf_id, order.seq, order.sub)
+            order = event.order and event.order._replace(sub=event.order.sub + index)
+            place = (event.conf_id, order.seq, order.sub) if order is not None else None
             groups = event.destination.groups
             sender = event.destination.sender
             if body[:1] == NOTE:
                 replica = self.replicas.get(groups[0])
-                if replica is not None:
+                if replica is not None and place is not None:
                     replica.on_note(sender, place, body[1:])
                     self._show(replica)
                     has_said = True
@@ -161,7 +175,8 @@ class Process:
         mine = [self.replicas[group] for group in heard.groups if group in self.replicas]
         if not mine:
             self.shown.append(heard)
-        place = (heard.conf_id, heard.order.seq, heard.order.sub)
+        order = heard.order
+        place = (heard.conf_id, order.seq, order.sub) if order is not None else None
         for replica in mine:
             replica.on_message(place, heard)
             self._show(replica)
@@ -189,8 +204,8 @@ class Process:
         """Hand on what a replica lets through; a message to several groups once."""
         for item in replica.shown:
             if isinstance(item, Heard) and len(item.groups) > 1:
-                if item.order in self._shown_once:
+                if (item.sender, item.number) in self._shown_once:
                     continue
-                self._shown_once.add(item.order)
+                self._shown_once.add((item.sender, item.number))
             self.shown.append(item)
         replica.shown.clear()

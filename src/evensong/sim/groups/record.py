@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from evensong.core.effects import Sent, Service
+from evensong.core.effects import Sent
 from evensong.core.groups.events import (
     Closed,
     Delivered,
@@ -13,7 +13,7 @@ from evensong.core.groups.events import (
     ViewChange,
     Welcome,
 )
-from evensong.core.groups.frame import HEADER_SIZE, SAFE, SELF_DISCARD, decode_head
+from evensong.core.groups.frame import HEADER_SIZE, SELF_DISCARD, decode_head
 from evensong.sim.history import FrameId, GroupDelivery, GroupSend, Life
 from evensong.trace import groups
 from evensong.trace.groups import UNKNOWN, Destinations, Sayings, To
@@ -43,7 +43,7 @@ class Recorder:
                     said.seq,
                     len(life.confs) - 1,
                     self._told(said.session),
-                    _service(said.flags),
+                    groups.service_of(said.flags),
                     self._number(said.to, now) if said.to is not None else UNKNOWN,
                     said.size,
                     said.digest,
@@ -79,14 +79,15 @@ class Recorder:
     def _hear(self, event: Delivered, now: int) -> None:
         head = decode_head(event.frame)
         sender = event.destination.sender
+        ring_id, seq, sub = event.order or (event.conf_id, 0, 0)
         to = To(event.destination.groups, bool(head.flags & SELF_DISCARD))
         row = GroupDelivery(
             FrameId(*sender[:3], head.first_no),
-            event.order.ring_id,
-            event.order.seq,
-            event.order.sub,
+            ring_id,
+            seq,
+            sub,
             self._conf_no,
-            _service(head.flags),
+            groups.service_of(head.flags),
             event.reduced,
             self._number(to, now),
             len(event.frame) - HEADER_SIZE,
@@ -106,7 +107,3 @@ class Recorder:
 
     def _told(self, session: SessionId) -> int:
         return len(self._life.heard.get(session, ()))
-
-
-def _service(flags: int) -> Service:
-    return Service.SAFE if flags & SAFE else Service.AGREED

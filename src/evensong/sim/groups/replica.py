@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never, final
 
 from evensong.core.groups.events import MemberId, OrderId, View
+from evensong.core.groups.frame import BASIC
 from evensong.core.groups.notes import Offer, decode_note
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
 from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
 from evensong.errors import MalformedFrame
 from evensong.sim.groups.facts import Facts, Key, Place, broken
+
+LOOSE: Final = b"~"  # marks what is not ordered, in a snapshot
 
 
 class Heard(NamedTuple):
@@ -24,7 +27,7 @@ class Heard(NamedTuple):
     number: int
     groups: tuple[str, ...]
     body: bytes
-    order: OrderId
+    order: OrderId | None  # None: it is not ordered
     conf_id: RingId
     flags: int
     reduced: bool
@@ -49,8 +52,8 @@ class ReplicatedState(Protocol):
         """Become what several sides' snapshots come to; everybody gets the same ones."""
         ...
 
-    def digest(self) -> int:
-        """Return a number that differs where states differ."""
+    def digest(self, *, of_all: bool = True) -> int:
+        """Return a number that differs where states differ, or the ordered part of them does."""
         ...
 
 
@@ -81,7 +84,7 @@ class GroupReplica(Protocol):
         """Take in a view of the group."""
         ...
 
-    def on_message(self, place: Place, heard: Heard) -> None:
+    def on_message(self, place: Place | None, heard: Heard) -> None:
         """Take in a message to the group."""
         ...
 
@@ -102,7 +105,10 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """S1: replicas that take each other for equal are equal, at every place of the order."""
+    """S1: replicas that take each other for equal are equal, at every place of the order.
+
+    What is not ordered they have taken in alike at every view.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self._facts: Final = facts
@@ -151,9 +157,9 @@ class Replica:
             self._facts.note("donor deaths")
             self._offered.difference_update(left)
         self.transfer.on_view(view)
-        self._perform(view.view_id[:3])
+        self._perform(view.view_id[:3], of_all=True)
 
-    def on_message(self, place: Place, heard: Heard) -> None:
+    def on_message(self, place: Place | None, heard: Heard) -> None:
         """Take in a message to the group."""
         self.transfer.on_message(place, heard)
         self._perform(place)
@@ -165,7 +171,7 @@ class Replica:
         self.transfer.on_note(sender, place, content)
         self._perform(place)
 
-    def _perform(self, place: Place) -> None:
+    def _perform(self, place: Place | None, *, of_all: bool = False) -> None:
         transfer = self.transfer
         steps = transfer.drain()
         while steps:
@@ -190,8 +196,9 @@ class Replica:
                 else:
                     assert_never(step)
             steps = transfer.drain()
-        if transfer.is_live():
-            moment = Moment(self.key, frozenset(transfer.kin), self.state.digest())
+        if transfer.is_live() and place is not None:
+            digest = self.state.digest(of_all=of_all)
+            moment = Moment(self.key, frozenset(transfer.kin), digest)
             self._moments.add(self.group, place, moment)
 
 
@@ -205,15 +212,26 @@ def is_offer(content: bytes) -> bool:
 
 @final
 class Log:
-    """The state that tells most about its past: which messages were applied, in which order."""
+    """The state that tells most about its past: which messages were applied, in which order.
+
+    What is CAUSAL is applied as soon as it comes, so in an order of its own everywhere: it is kept
+    as a set. What is BASIC is no part of a state: members need not agree on what came before a
+    view.
+    """
 
     def __init__(self) -> None:
         self.entries: list[bytes] = []
+        self.loose: set[bytes] = set()
         self._digest = 0
 
     def apply(self, heard: Heard) -> None:
         """Append a message."""
-        self._append(b"%d.%d.%d.%d" % (*heard.sender[:3], heard.number))
+        entry = b"%d.%d.%d.%d" % (*heard.sender[:3], heard.number)
+        if heard.order is not None:
+            self._append(entry)
+        elif not heard.flags & BASIC:
+            assert entry not in self.loose
+            self.loose.add(entry)
 
     def _append(self, entry: bytes) -> None:
         self.entries.append(entry)
@@ -221,7 +239,7 @@ class Log:
 
     def snapshot(self) -> bytes:
         """Return all entries."""
-        return b"\n".join(self.entries)
+        return b"\n".join([*self.entries, *(LOOSE + entry for entry in sorted(self.loose))])
 
     def restore(self, snapshot: bytes) -> None:
         """Have these entries."""
@@ -234,12 +252,15 @@ class Log:
     def _become(self, entries: list[bytes]) -> None:
         self.entries = []
         self._digest = 0
+        self.loose = {entry[1:] for entry in entries if entry.startswith(LOOSE)}
         for entry in entries:
-            self._append(entry)
+            if not entry.startswith(LOOSE):
+                self._append(entry)
 
-    def digest(self) -> int:
-        """Return a hash of all entries in their order."""
-        return self._digest
+    def digest(self, *, of_all: bool = True) -> int:
+        """Return a hash of all entries in their order, or of those that have one."""
+        loose = b" ".join(sorted(self.loose)) if of_all else b""
+        return zlib.crc32(loose, self._digest)
 
 
 def split(snapshot: bytes) -> list[bytes]:

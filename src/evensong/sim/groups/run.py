@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from evensong.core.groups.events import MemberId
-from evensong.core.groups.frame import SAFE, SELF_DISCARD
+from evensong.core.groups.frame import BASIC, CAUSAL, SAFE, SELF_DISCARD
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import ProcessorId
 from evensong.sim import evs, run
@@ -48,6 +48,9 @@ HAPPENINGS: Final = (
     "merges of state",
     "donor deaths",
 )
+
+# And, where an engine does not order everything, besides.
+UNORDERED_HAPPENINGS: Final = ("causal messages", "basic messages", "basic messages that waited")
 
 
 def run_setup(setup: Setup) -> Outcome:
@@ -110,6 +113,7 @@ class Seats:
     def finish(self, calm_at: int) -> None:
         """Judge what can be judged at the end only."""
         self.crowd.facts.check_together()
+        self._check_unordered()
         self._check_exchanges(calm_at)
         if not is_calmed(self._setup):
             return
@@ -200,7 +204,7 @@ class Seats:
             return
         if any(name.startswith("#") for name in groups):
             self.crowd.facts.note("private messages")
-        flags = SAFE if act.safe else 0
+        flags = SAFE if act.safe else CAUSAL if act.causal else BASIC if act.basic else 0
         if act.discard and not any(acts.has_state(name) for name in groups):
             flags |= SELF_DISCARD
         mark = QUESTION if act.kind == acts.ASK else MESSAGE
@@ -240,6 +244,28 @@ class Seats:
                 if ended - began > bound:
                     text = f"{life} exchanged directories in {conf_id} for {ended - began} us"
                     broken("D7", f"{text}, more than {bound}")
+
+    def _check_unordered(self) -> None:
+        """G3, of what has no place: whom its sender saw in its group has got it.
+
+        Asked of those whose daemon is still in the configuration in which it was sent, and who have
+        been in the group ever since.
+        """
+        facts = self.crowd.facts
+        for process in self.crowd.all():
+            conf_id = process.node.groups.configuration.conf_id
+            stream = self.crowd.watchers[process.processor.node].stream(process.session)
+            for message, group in facts.due.get(process.member, ()):
+                since = stream.since.get(group)
+                if facts.sent_in.get(message) != conf_id or since is None:
+                    continue
+                if since > facts.seen[message, group]:
+                    continue  # it has left, and come back
+                if message[:3] == process.member[:3] and facts.flags[message] & SELF_DISCARD:
+                    continue
+                facts.count("G3")
+                if message not in stream.got:
+                    broken("G3", f"{process.member} is in {group} and never got {message}")
 
     def _check_states(self) -> None:
         """S2: every replica that is in the final view has the same state, and knows it."""

@@ -2,7 +2,9 @@
 
 D1 directories equal, D2 counter rises, D3 last view equals directory, D4 bytes queued, D5
 unfinished messages, D6 packets; G1 and G3 to G8 as docs/simulator.md says them. D7 is judged by the
-run, G2 by `Facts`, since it compares streams that are whole.
+run, G2 by `Facts`, since it compares streams that are whole. What is not ordered has no place: it
+is told where it comes, what is BASIC perhaps a little later. G4 asks nothing of it, and of what is
+BASIC G5 only that it does not come behind what was sent later, G8 nothing.
 """
 
 from collections import deque
@@ -24,11 +26,14 @@ from evensong.core.groups.events import (
     ViewId,
 )
 from evensong.core.groups.frame import (
+    BASIC,
+    CONTROL,
     FIRST,
     HEADER_SIZE,
     LAST,
     SAFE,
     SELF_DISCARD,
+    UNORDERED,
     WHOLE,
     decode_head,
     messages_of,
@@ -39,6 +44,7 @@ from evensong.core.ids import ProcessorId, RingId
 from evensong.errors import MalformedFrame
 from evensong.sim.groups.facts import Facts, Key, MessageId, Place, Span, broken
 
+LOOSE: Final = (Service.CAUSAL, Service.BASIC)
 WHOLE_CHECK_EVERY: Final = 50  # steps; in between, only what has changed is looked at
 CAUSES: Final = {
     Cause.JOIN: "joins",
@@ -58,6 +64,7 @@ class Stream:
         self.place: Place = (RingId(0, 0), 0, 0)
         self.order: OrderId | None = None
         self.views: Final[dict[str, View]] = {}  # of groups it is in
+        self.since: Final[dict[str, ViewId]] = {}  # the views of its joining
         self.heard: Final[dict[str, list[tuple[MessageId, bool]]]] = {}  # since its last view
         self.last_nos: Final[dict[Key, int]] = {}
         self.got: Final[set[MessageId]] = set()
@@ -76,7 +83,11 @@ class Watcher:
         self.streams: Final[dict[SessionId, Stream]] = {}
         self.counter = 0
         self.told: Final[list[SessionEvent]] = []
-        self.expected: Final[deque[tuple[OrderId, MessageId]]] = deque()  # not told or skipped yet
+        # Not told or skipped yet, in the order in which the layer is given it; a wish is nobody's.
+        # What is not ordered has seq 0.
+        self.expected: Final[deque[tuple[OrderId, MessageId | None]]] = deque()
+        # What is BASIC and not told yet, with the sessions that were to get it when it came.
+        self.basic: Final[dict[MessageId, list[SessionId]]] = {}
         self.slot = 0
         self.is_reduced = False  # the configuration is transitional
         self.begun: Final[dict[Key, int]] = {}  # messages whose FIRST came in this configuration
@@ -90,7 +101,7 @@ class Watcher:
 
     def expect(self, message: Ordered) -> None:
         """Note which messages end in a packet that the layer is given."""
-        self.slot = message.seq
+        self.slot = message.seq or self.slot
         try:
             (sender, incarnation, _), frames = self.facts.packet(message.payload)
         except MalformedFrame as malformed:
@@ -102,6 +113,8 @@ class Watcher:
                 self.begun[key] = first_no
             elif kind in (WHOLE, LAST):
                 self._expect_end(message, key, first_no, sub, places, is_last=kind == LAST)
+            elif kind == CONTROL and message.seq:
+                self.expected.append((OrderId(message.ring_id, message.seq, sub), None))
             sub += places
 
     def _expect_end(
@@ -112,8 +125,12 @@ class Watcher:
             if (*key, first_no) in self.cut:
                 self.facts.note("fragments across changes")
         for index in range(places):
-            order = OrderId(message.ring_id, message.seq, sub + index)
-            self.expected.append((order, (*key, first_no + index)))
+            name = (*key, first_no + index)
+            if message.service is Service.BASIC:
+                self.basic[name] = self._recipients(name) if name in self.facts.groups else []
+                continue
+            order = OrderId(message.ring_id, message.seq, sub + index if message.seq else 0)
+            self.expected.append((order, name))
 
     def installs(self, *, transitional: bool) -> None:
         """Note that the layer is given a configuration."""
@@ -123,11 +140,11 @@ class Watcher:
             self.begun.clear()
 
     def sends(self, sent: Sent, payload_max: int) -> None:
-        """D6: a packet is as long as its frames, in bounds, and safe if a safe one ends there."""
+        """D6: a packet is as long as its frames, in bounds, and of the service of its frames."""
         for service, payload, _ in sent.packets:
             self.facts.count("D6")
             try:
-                _, frames = self.facts.packet(payload)
+                (node, incarnation, _), frames = self.facts.packet(payload)
             except MalformedFrame as malformed:
                 broken("D6", f"processor {self.node}: sends no packet: {malformed.reason}")
             length = PACKET_SIZE + sum(HEADER_SIZE + frame[6] for frame in frames)
@@ -136,6 +153,12 @@ class Watcher:
             ends = [frame for frame in frames if frame[0] in (WHOLE, LAST)]
             if service is not Service.SAFE and any(frame[1] & SAFE for frame in ends):
                 broken("D6", f"processor {self.node}: a safe frame in an agreed packet")
+            loose = [bool(frame[1] & UNORDERED) for frame in ends]
+            if loose and {*loose} != {service in LOOSE}:
+                broken("D6", f"processor {self.node}: a packet of {service} is not all of it")
+            for _, _, session, first_no, _, places, _, _ in ends:
+                for number in range(first_no, first_no + places):
+                    self.facts.sent_in[node, incarnation, session, number] = sent.ring_id
 
     # What sessions are told
 
@@ -155,6 +178,7 @@ class Watcher:
             elif isinstance(event, Left):
                 self._skip_to(event.order)
                 del self.streams[event.session].views[event.group]
+                del self.streams[event.session].since[event.group]
             elif isinstance(event, Receipt):
                 if event.session not in self.groups.sessions.open:
                     self._broken("G3", f"a receipt for session {event.session}, which is closed")
@@ -164,8 +188,11 @@ class Watcher:
                     self._skip_to(OrderId(event.conf_id, 0, 0))
         if self.groups.held_packets():
             self.facts.note("held-back packets")
+            if self.basic:
+                self.facts.note("basic messages that waited")
         else:
             self._skip_to(None)
+            self._see_basic()
         self._see_layer()
 
     def stream(self, session: SessionId) -> Stream:
@@ -206,9 +233,24 @@ class Watcher:
                 break
             self._skip()
 
+    def _see_basic(self) -> None:
+        """What is BASIC and was not told had nobody to go to, neither when it came nor now (G3)."""
+        for message, due in self.basic.items():
+            missed = [one for one in due if one in self._recipients(message)]
+            if missed:
+                self._broken("G3", f"message {message} was not told to sessions {missed}")
+        self.basic.clear()
+
+    def _skip_until(self, message: MessageId) -> None:
+        """Whatever came before a message that is not ordered had nobody here to go to (G3)."""
+        while self.expected and self.expected[0][1] != message:
+            self._skip()
+        if not self.expected or self.expected.popleft()[0].seq:
+            self._broken("G4", f"message {message} is told where it did not come")
+
     def _skip(self) -> None:
         _, message = self.expected.popleft()
-        if message in self.facts.groups:
+        if message is not None and message in self.facts.groups:
             missed = self._recipients(message)
             if missed:
                 self._broken("G3", f"message {message} was not told to sessions {missed}")
@@ -220,17 +262,26 @@ class Watcher:
             self._broken("G6", f"a frame of kind {head.kind} is no whole")
         sender = event.destination.sender
         groups = event.destination.groups
-        self._skip_to(event.order)
+        if event.order is not None:
+            self._skip_to(event.order)
         for index, body in enumerate(messages_of(event.frame)):
             message = (*sender[:3], head.first_no + index)
-            order = event.order._replace(sub=event.order.sub + index)
-            if not self.expected or self.expected.popleft() != (order, message):
+            order = event.order and event.order._replace(sub=event.order.sub + index)
+            if facts.is_loose(head.flags) != (order is None):
+                self._broken("G4", f"message {message} with flags {head.flags} is at {order}")
+            if order is None:
+                if self.basic.pop(message, None) is None:
+                    self._skip_until(message)
+                elif not head.flags & BASIC:
+                    self._broken("D6", f"{message} came as BASIC")
+                facts.note("basic messages" if head.flags & BASIC else "causal messages")
+            elif not self.expected or self.expected.popleft() != (order, message):
                 self._broken("G4", f"message {message} is not the next at {order}")
             if facts.bodies[message] != body or facts.groups[message] != groups:
                 self._broken("G6", f"message {message} is not as it was sent")
             if len(event.frame) > self.groups.queue.uncut_max:
                 facts.count("G6")
-            known = facts.settle_order(message, order)
+            known = order and facts.settle_order(message, order)
             if known != order:
                 self._broken("G4", f"{message} is at {order} and at {known}")
             if list(event.sessions) != self._recipients(message):
@@ -243,19 +294,27 @@ class Watcher:
                 self._see_message(self.stream(session), message, order, event)
 
     def _see_message(
-        self, stream: Stream, message: MessageId, order: OrderId, event: Delivered
+        self, stream: Stream, message: MessageId, order: OrderId | None, event: Delivered
     ) -> None:
-        if stream.order is not None and stream.order >= order:
-            self._broken("G4", f"{stream.name} gets {message} at {order} after {stream.order}")
-        stream.order = order
-        self._move(stream, (event.conf_id, order.seq, order.sub))
+        if message in stream.got:
+            self._broken("G6", f"{stream.name} gets {message} twice")
+        if order is None:
+            self._see_loose(stream, message, event)
+        else:
+            if stream.order is not None and stream.order >= order:
+                self._broken("G4", f"{stream.name} gets {message} at {order} after {stream.order}")
+            stream.order = order
+            self._move(stream, (event.conf_id, order.seq, order.sub))
         last_no = stream.last_nos.get(message[:3], 0)
         if last_no >= message[3]:
             self._broken("G5", f"{stream.name} gets {message} after number {last_no}")
         if last_no:
             self.facts.count("G5")
-        stream.last_nos[message[:3]] = message[3]
-        self._see_causes(stream, message, order)
+        if order is None and self.facts.flags[message] & BASIC:
+            stream.got.add(message)  # it may come before what was sent before it
+        else:
+            stream.last_nos[message[:3]] = message[3]
+            self._see_causes(stream, message, order)
         discarded = bool(self.facts.flags[message] & SELF_DISCARD)
         for group in event.destination.groups:
             if group in stream.views:
@@ -263,13 +322,31 @@ class Watcher:
         if event.reduced != self.is_reduced:
             self._broken("G7", f"{message} is told with reduced = {event.reduced}")
 
-    def _see_causes(self, stream: Stream, message: MessageId, order: OrderId) -> None:
+    def _see_loose(self, stream: Stream, message: MessageId, event: Delivered) -> None:
+        """G7, of what has no place: it comes in no view before the one in which it was sent.
+
+        Whoever parts from its sender may not have been shown that one: then it is `reduced`.
+        """
+        if event.conf_id < stream.place[0]:
+            self._broken("G7", f"{stream.name} is led back to {event.conf_id} by {message}")
+        if event.reduced:
+            return
+        for group in event.destination.groups:
+            seen = self.facts.seen.get((message, group))
+            view = stream.views.get(group)
+            if seen is not None and view is not None:
+                self.facts.count("G7")
+                if view.view_id < seen:
+                    text = f"gets {message} in {view.view_id} of {group}, sent in {seen}"
+                    self._broken("G7", f"{stream.name} {text}")
+
+    def _see_causes(self, stream: Stream, message: MessageId, order: OrderId | None) -> None:
         """G8: what its sender had been told before it sent this comes before this."""
         facts = self.facts
         groups = facts.groups[message]
         for cause in facts.causes[message]:
-            known = facts.order_of(cause, order.ring_id)
-            if known is not None and known >= order:
+            known = order and facts.order_of(cause, order.ring_id)
+            if known is not None and order is not None and known >= order:
                 text = f"{message} at {order} was sent after {cause} was told to its sender"
                 self._broken("G8", f"{text}, which is at {known}")
             if cause not in stream.got:
@@ -311,6 +388,7 @@ class Watcher:
             if before is None:
                 if view.subject != stream.member or view.cause is not Cause.JOIN:
                     self._broken("G7", f"the first view of {stream.name} is not its own: {view}")
+                stream.since[view.group] = view_id
             else:
                 if before.view_id >= view_id:
                     self._broken("G7", f"{stream.name} is shown {view} after {before}")
