@@ -1,7 +1,8 @@
 """Histories of clients in a few lines, for tests of what is promised to them.
 
     m1: p.1 to a at 5                     a frame: sender, groups, place; `x2` messages,
-                                          `discard`, `safe`, `body z`, `no 3` (its number)
+                                          `discard`, `body z`, `no 3` (its number), and `safe`,
+                                          `causal` or `basic`: what is not ordered is `at 0`
     v2: a at 3 {p.1 q.1} join q.1         a view: group, place, members, cause and subject,
                                           `stayed p.1`
     p.1: v1, v2, say m1, m1, left a at 9  what a session is shown, sends, is told
@@ -42,7 +43,7 @@ class Frame(NamedTuple):
     groups: str
     where: Where
     discard: bool
-    safe: bool
+    service: Service
     body: str
     messages: int
 
@@ -109,9 +110,10 @@ class Story:
         first_no = int(number[1]) if number else self._counts.get(sender, 0) + 1
         self._counts[sender] = max(self._counts.get(sender, 0), first_no + messages - 1)
         node, session = key_of(sender)
-        is_safe, is_discarded = " safe" in more, " discard" in more
+        asked = [one for one in Service if f" {one.name.lower()}" in more]
+        service = asked[0] if asked else Service.AGREED
         frame_id = FrameId(node, 1, session, first_no)
-        return Frame(frame_id, groups, where(place), is_discarded, is_safe, body, messages)
+        return Frame(frame_id, groups, where(place), " discard" in more, service, body, messages)
 
     def _life(self, node: int) -> Life:
         if (node, 1) not in self.history.lives:
@@ -172,7 +174,7 @@ class Story:
             at.seq,
             at.conf_no,
             pos,
-            Service.SAFE if frame.safe else Service.AGREED,
+            frame.service,
             self._number(life, frame),
             len(frame.body),
             zlib.crc32(frame.body.encode()),
@@ -189,7 +191,7 @@ class Story:
             at.seq,
             at.sub,
             conf_no,
-            Service.SAFE if frame.safe else Service.AGREED,
+            frame.service,
             (conf_no == 1) != (rest == "misnamed"),
             self._number(life, frame),
             len(frame.body),

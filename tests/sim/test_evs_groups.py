@@ -152,6 +152,46 @@ def test_a_cause_comes_first_on_a_side_of_its_own_as_well() -> None:
         assert ("G8" in check_groups(history).failed) is is_broken
 
 
+# p and q answer each other by what is not ordered; what is basic comes to p before its cause.
+LOOSE = (
+    CLEAN.replace(
+        "m7: q.1",
+        "c1: p.1 to a at S/0 causal no 20\n    c2: q.1 to a at S/0 causal no 20\n"
+        "    b1: q.1 to a at S/0 basic no 21\n"
+        "    u3: a at S/9 {p.1 q.1} disconnect r.1 stayed p.1 q.1\n    m7: q.1",
+    )
+    .replace("say m8, m8\n", "say m8, m8, say c1, c1, b1, c2, u3\n")
+    .replace("m7, m8\n", "m7, m8, c1, say c2, c2, say b1, b1, u3\n")
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fails"),
+    [
+        ("", "", set()),
+        ("m8, c1, say", "m8, say", {"G2"}),  # one of two who come to u3 together lacks it
+        ("c1, b1, c2, u3", "c1, c2, u3", set()),  # what is basic need not be before u3
+        ("say c1, c1, b1, c2", "say c1, c2, c1, b1", {"G8"}),  # an answer before its question
+        ("say c1, c1,", "say c1, c1, c1,", {"G6"}),
+        ("m8, c1, say c2", "c1, m8, say c2", {"G5", "G8"}),  # p had sent, and been told, m8
+        ("say c1, c1,", "say c1, c1 misnamed,", {"G7"}),
+    ],
+)
+def test_what_is_not_ordered_is_held_against_what_is_promised_of_it(
+    old: str, new: str, fails: set[str]
+) -> None:
+    assert not old or LOOSE.count(old) == 1
+    verdicts = check_groups(in_a_domain(story(LOOSE.replace(old, new))))
+    assert set(verdicts.failed) == fails, verdicts.explain()
+
+
+def test_who_is_under_the_last_view_is_asked_for_what_is_causal() -> None:
+    resting = LOOSE.replace(", u3\n", "\n")
+    assert not check_groups(in_a_domain(story(resting))).failed
+    lacking = resting.replace("m8, c1, say", "m8, say")
+    assert set(check_groups(in_a_domain(story(lacking))).failed) == {"G3"}
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_a_run_of_the_second_engine_keeps_every_promise_to_clients(seed: int) -> None:
     _, history = run_recorded(with_clients(domain(seed, None, 0), None))

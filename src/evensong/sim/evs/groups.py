@@ -20,10 +20,16 @@ together, under the id of their transitional configuration. So there a frame has
 configuration (G4), nobody is asked for what was told on another side (G3), and since a frame has no
 place when it is sent, G8 takes those at which it was told, and those of its causes in the same
 configuration.
+
+What is not ordered there (CAUSAL, BASIC) has no place. G2 asks for what is CAUSAL as for all else,
+and not for what is BASIC. G3 asks for what is CAUSAL whoever is under the same view when the run
+comes to rest. G4 asks nothing. G5 lets what is BASIC come before what was sent before it, and G8
+goes by where a stream has it, causes that are BASIC apart.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from evensong.sim.evs.streams import (
@@ -94,7 +100,12 @@ def same_messages(reading: GroupReading) -> Finding:
         if len(stays) < 2:
             continue
         found.checked += len(stays)
-        union = {told.row.frame_id: (stay, told) for stay in stays for told in stay.frames()}
+        union = {
+            told.row.frame_id: (stay, told)
+            for stay in stays
+            for told in stay.frames()
+            if not told.is_basic or told.is_placed
+        }
         for stay in stays:
             mine = {told.row.frame_id for told in stay.frames()}
             for frame_id, (other, told) in union.items():
@@ -169,7 +180,8 @@ def _judge_view(reading: GroupReading, stays: list[Stay], found: Finding) -> Non
     for stay in stays:
         for told in stay.frames():
             side = told.row.ring_id if reading.has_sides else None
-            union.setdefault((told.row.frame_id, side), told)
+            if told.is_placed or not told.is_basic:
+                union.setdefault((told.row.frame_id, side), told)
     for stay in stays:
         stream = stay.stream
         for (frame_id, side), told in union.items():
@@ -177,7 +189,7 @@ def _judge_view(reading: GroupReading, stays: list[Stay], found: Finding) -> Non
                 continue
             if side is not None and not _is_of_its_side(stay, told):
                 continue
-            if told.place < stay.horizon:
+            if told.place < stay.horizon if told.is_placed else stay.how == QUIESCE:
                 found.blame(
                     f"{stream.name} was not told {frame_id}, which others under view {shown.view} "
                     f"of {shown.group} were",
@@ -227,7 +239,7 @@ def total_order(reading: GroupReading) -> Finding:
     times: dict[tuple[FrameId, RingId | None], int] = {}
     for stream in reading.streams.values():
         before = NOWHERE
-        for told in stream.first_told():
+        for told in filter(attrgetter("is_placed"), stream.first_told()):
             frame_id = told.row.frame_id
             key = (frame_id, told.row.ring_id if reading.has_sides else None)
             places.setdefault(key, {}).setdefault(told.place, stream.name)
@@ -265,7 +277,8 @@ def sender_order(reading: GroupReading) -> Finding:
                         f"later, up to number {due[key] - 1}",
                         (stream.member[0],),
                     )
-            due[key] = max(due.get(key, 0), first_no + told.row.messages)
+            if told.is_placed or not told.is_basic:
+                due[key] = max(due.get(key, 0), first_no + told.row.messages)
     return found
 
 
@@ -366,7 +379,7 @@ def _judge_place(stream: Stream, at: int, shown: Shown, found: Finding) -> None:
         if row.conf_no != shown.conf_no:
             is_right = (row.conf_no < shown.conf_no) == (told.pos < at)
         else:
-            is_right = ((row.seq, row.sub) < place) == (told.pos < at)
+            is_right = not row.seq or ((row.seq, row.sub) < place) == (told.pos < at)
         if not is_right:
             found.blame(
                 f"view {_about(shown, stream)} is on the wrong side of {row.frame_id}",
@@ -380,6 +393,7 @@ def causal_order(reading: GroupReading) -> Finding:
     found = Finding("G8")
     if reading.has_sides:
         _judge_causes_by_side(reading, found)
+        _judge_unordered_causes(reading, found)
         return found
     for stream in reading.streams.values():
         highest: list[tuple[object, ...]] = []
@@ -404,7 +418,7 @@ def _judge_causes_by_side(reading: GroupReading, found: Finding) -> None:
     """Judge G8 where a frame gets its place after it was sent, and from each side its own."""
     places: dict[RingId, dict[FrameId, Place]] = {}
     for stream in reading.streams.values():
-        for told in stream.first_told():
+        for told in filter(attrgetter("is_placed"), stream.first_told()):
             places.setdefault(told.row.ring_id, {}).setdefault(told.row.frame_id, told.place)
     for stream in reading.streams.values():
         asked = [said for said in stream.life.said if said.session == stream.member[2] and said.pos]
@@ -429,6 +443,45 @@ def _judge_causes_by_side(reading: GroupReading, found: Finding) -> None:
                         f"when it had been told something at {_where(greatest[n_before - 1])}",
                         (stream.member[0],),
                     )
+
+
+def _judge_unordered_causes(reading: GroupReading, found: Finding) -> None:
+    """Judge G8 by streams where a frame, or what caused it, has no place."""
+    sent: dict[FrameId, int] = {
+        FrameId(*stream.member, said.first_no): said.pos
+        for stream in reading.streams.values()
+        for said in stream.life.said
+        if said.session == stream.member[2]
+    }
+    for stream in reading.streams.values():
+        if all(told.is_placed for told in stream.told):
+            continue
+        latest: dict[Member, list[int]] = {}  # where the latest is of what another was told so far
+        for told in stream.first_told():
+            frame_id = told.row.frame_id
+            sender = reading.streams.get(frame_id[:3])
+            if sender is None or frame_id not in sent or told.is_basic:
+                continue
+            if sender.member not in latest:
+                latest[sender.member] = _latest_of(sender, stream)
+            known = latest[sender.member]
+            found.checked += 1
+            if known[min(sent[frame_id], len(known) - 1)] > told.pos:
+                found.blame(
+                    f"{stream.name} was told {frame_id} before something that {sender.name} had "
+                    "been told when it sent it",
+                    (stream.member[0],),
+                )
+
+
+def _latest_of(sender: Stream, stream: Stream) -> list[int]:
+    """Return how far back in a stream the first so many frames go that another was told."""
+    latest = [-1]
+    for told in sender.told:
+        own = stream.frames.get(told.row.frame_id)
+        is_known = own is not None and (told.is_placed or not told.is_basic)
+        latest.append(max(latest[-1], own.pos if own is not None and is_known else -1))
+    return latest
 
 
 def _is_own_discard(told: Told, member: Member) -> bool:

@@ -9,6 +9,7 @@ them; a stay has a horizon, the place up to which its session surely was told ev
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias, final
 
+from evensong.core.effects import Service
 from evensong.core.engine import TRANSIS
 from evensong.core.ids import NO_RING, RingId
 from evensong.sim.history import FrameId, GroupDelivery, History, Life, LifeId
@@ -33,6 +34,16 @@ class Told(NamedTuple):
     pos: int
     row: GroupDelivery
     to: To
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is ordered."""
+        return self.row.seq > 0
+
+    @property
+    def is_basic(self) -> bool:
+        """Whether it is in order with nothing that came before it."""
+        return self.row.service is Service.BASIC
 
     @property
     def place(self) -> Place:
@@ -196,7 +207,7 @@ def _stay(stream: Stream, start: int, shown: Shown, after: Turn | None) -> Stay:
         if what.seq:  # it has a place among the messages of its ring
             horizon = (ring_of(stream.life, what.conf_no), what.seq, what.sub)
     stay = Stay(stream, shown, start, stop, how, following, horizon)
-    last = max((told.place for told in stay.frames()), default=NOWHERE)
+    last = max((told.place for told in stay.frames() if told.is_placed), default=NOWHERE)
     return stay._replace(horizon=max(horizon, last))
 
 
