@@ -13,6 +13,7 @@ from tests.mutants.planted_in_membership import MEMBERSHIP_MUTANTS
 from tests.mutants.planted_in_ordering import ORDERING_MUTANTS
 from tests.mutants.planted_in_recovery import RECOVERY_MUTANTS
 from tests.mutants.planted_in_transis import TRANSIS_MUTANTS
+from tests.mutants.planted_in_unordered import UNORDERED_MUTANTS
 
 MUTANTS: Final = (
     *RECOVERY_MUTANTS,
@@ -20,6 +21,7 @@ MUTANTS: Final = (
     *MEMBERSHIP_MUTANTS,
     *GROUP_MUTANTS,
     *TRANSIS_MUTANTS,
+    *UNORDERED_MUTANTS,
 )
 
 EQUIVALENT: Final = (

@@ -64,9 +64,9 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "a departing session overtakes its own messages",
         "sendqueue.py",
-        "            lane.items.append(_control_item(farewell))\n"
+        "            lane.items.append(self._wish_item(farewell))\n"
         "            self._enter(lane, lane.items[-1])",
-        "            lane.items.appendleft(_control_item(farewell))\n"
+        "            lane.items.appendleft(self._wish_item(farewell))\n"
         "            self._enter(lane, lane.items[0])",
         LAYER + "test_a_session_that_ends_leaves_all_groups_at_one_place_after_its_messages",
         runs(3),
@@ -130,18 +130,18 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "state told after application messages",
         "sendqueue.py",
-        "        while own and filling.takes(len(own[0]), 1, must_be_safe=False):\n"
+        "        while own and filling.takes(len(own[0]), 1, Service.AGREED):\n"
         "            self.queued_bytes -= len(own[0])\n"
-        "            filling.add(own.popleft(), 1, must_be_safe=False)\n"
+        "            filling.add(own.popleft(), 1, Service.AGREED)\n"
         "        turns = self._turns\n"
         "        while not own and turns and self._take_turn(turns[0], filling):\n"
         "            pass\n",
         "        turns = self._turns\n"
         "        while turns and self._take_turn(turns[0], filling):\n"
         "            pass\n"
-        "        while not turns and own and filling.takes(len(own[0]), 1, must_be_safe=False):\n"
+        "        while not turns and own and filling.takes(len(own[0]), 1, Service.AGREED):\n"
         "            self.queued_bytes -= len(own[0])\n"
-        "            filling.add(own.popleft(), 1, must_be_safe=False)\n",
+        "            filling.add(own.popleft(), 1, Service.AGREED)\n",
         CHANGES + "test_a_state_goes_ahead_of_what_its_daemon_has_queued",
     ),
     GroupMutant(
@@ -155,8 +155,8 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "another component's join counts after a cut exchange",
         "layer.py",
-        "            if origin[0] in self.together:\n",
-        "            if origin[0]:\n",
+        "            elif origin[0] in self.together:\n",
+        "            elif origin[0]:\n",
         CHANGES + "test_a_cut_exchange_leaves_each_component_to_itself",
     ),
     GroupMutant(
@@ -306,16 +306,16 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "a safe frame in an agreed packet",
         "sendqueue.py",
-        "        must_be_safe = bool(item.head.flags & SAFE)\n",
-        "        must_be_safe = bool(item.head.flags & SAFE) and not filling.frames\n",
+        "        if flags & SAFE:\n            return Service.SAFE\n",
+        "",
         QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
         runs(0),
     ),
     GroupMutant(
         "agreed frames wait behind a safe one",
         "sendqueue.py",
-        "        if must_be_safe and self.frames and not self.is_safe:\n",
-        "        if must_be_safe and self.frames and self.room < 0:\n",
+        "return service is Service.CAUSAL and mine is None",
+        "return service is Service.SAFE or (service is Service.CAUSAL and mine is None)",
         QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
     ),
     GroupMutant(
