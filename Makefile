@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help demo test test-audit test-install test-large test-net test-cluster lint mutants hostile \
-    soak bench bench-spark bench-synchrony bench-campaign bench-failover bench-idle bench-against-corosync \
+    soak bench bench-spark bench-synchrony bench-engines bench-campaign bench-failover bench-idle bench-against-corosync \
     bench-peers bench-peers-full bench-candidates bench-growth bench-overload bench-costs bench-profile test-browser clean
 .DEFAULT_GOAL := help
 
@@ -68,6 +68,9 @@ bench: $(READY) ## measure the simulator
 
 bench-synchrony: $(READY) ## agreed latency by engine and size, in the simulator, into docs/protocols/transis.md
 	$(BIN)/python -m bench.synchrony --anew --write
+
+bench-engines: $(READY) ## daemons of both engines side by side, into docs/performance.md; a quarter of an hour
+	$(BIN)/python -m bench.engines --write
 
 bench-campaign: $(READY) ## what Spark costs a campaign, beside plain processes
 	$(BIN)/python -m bench.campaign

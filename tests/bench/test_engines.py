@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from evensong.bench import engines
+from evensong.bench import beside, engines
+from evensong.bench.beside import Beside
 from evensong.bench.engines import NAME, Loopback, Turn, measure, measure_all
 from evensong.cli import bench as command
 from evensong.cli.main import main
@@ -75,21 +76,61 @@ def test_the_command_tells_both_engines_from_three_to_ten(
         return Turn(nodes, 1_000 * (1 + len(engine)), float(nodes), 0)
 
     monkeypatch.setattr(engines, "measure", made_up)
-    assert main(["bench", "engines", "--json"]) == 0
+    assert main(["bench", "engines", "--cores", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["of"], told["size"], told["turns"], told["seconds"]) == ("cores", 1024, 3, 1)
     cells = {(one["engine"], one["nodes"]): one for one in told["cells"]}
     assert list(cells) == [(engine, n) for engine in ENGINES for n in range(3, 11)]
     assert cells["totem", 5]["messages_per_s"]["median"] == 6_000
     assert cells["transis", 10]["on_one_cpu_per_s"]["median"] == 800
-    assert main(["bench", "engines", "--nodes", "4"]) == 0
+    assert main(["bench", "engines", "--cores", "--nodes", "4:5"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert len(table) == 4
-    assert table[2].split()[:2] == ["totem", "4"]
+    assert [line.split()[:2] for line in table[2:]] == [
+        [engine, n] for engine in ENGINES for n in ("4", "5")
+    ]
+
+
+def test_the_command_tells_daemons_of_both_engines_in_one_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[tuple[str, int]] = []
+
+    def made_up(engine: str, nodes: int, size: int, seconds: float) -> Beside:
+        done.append((engine, nodes))
+        rate = 10_000.0 * len(engine) / nodes + len(done)
+        return Beside(rate, rate - 1, 20.0, 1, 100, 400 * nodes, 900 * nodes, 0)
+
+    monkeypatch.setattr(beside, "measure", made_up)
+    assert main(["bench", "engines", "--json", "--turns", "2", "--nodes", "3:4"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["of"], told["size"], told["seconds"]) == ("daemons", 1024, 3)
+    assert done[:4] == [("totem", 3), ("transis", 3), ("totem", 4), ("transis", 4)]
+    assert done[4:6] == [("transis", 3), ("totem", 3)]
+    cells = {(one["engine"], one["nodes"]): one for one in told["cells"]}
+    assert list(cells) == [(engine, n) for engine in ENGINES for n in (3, 4)]
+    assert len(cells["totem", 3]["delivered_per_s"]["all"]) == 2
+    assert cells["transis", 4]["p50_us"]["median"] == 1_600
+    assert main(["bench", "engines", "--nodes", "3", "--turns", "1"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in table[2:]] == [["totem", "3"], ["transis", "3"]]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_daemons_of_an_engine_are_measured(engine: str) -> None:
+    turn = beside.measure(engine, 2, 1_024, 1)
+    assert turn.delivered_per_s >= turn.least_per_s > 0
+    assert turn.samples > 0
+    assert 0 < turn.p50_us <= turn.p99_us
 
 
 @pytest.mark.parametrize(
-    "words", [["--trace"], ["--api", "batch"], ["--size", "8"], ["--size", "100000"]]
+    "words",
+    [
+        ["--trace"],
+        ["--api", "batch"],
+        ["--size", "8", "--cores"],
+        ["--size", "100000", "--cores"],
+    ],
 )
 def test_what_the_engines_do_not_take_is_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]

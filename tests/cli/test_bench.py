@@ -137,6 +137,8 @@ def test_bad_input_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[st
         ("ring", ["--service", "safe"]),
         ("ring", ["--rate", "0"]),
         ("groups", ["--trace"]),
+        ("groups", ["--cores"]),
+        ("ring", ["--cores"]),
     ],
 )
 def test_what_one_measurement_does_not_take_is_refused(

@@ -6,8 +6,7 @@ takes them together, and a token waits for the data before it, as in a daemon. T
 that no timeout depends on the machine; what is measured is the CPU time of this process, which has
 the work of all processors in it and the handing over besides.
 
-Engines take turns, so that a machine that slows down slows both. Daemons of either engine can be
-measured beside the cores by another function of the shape of `measure`.
+Engines take turns, so that a machine that slows down slows both. beside.py measures daemons.
 """
 
 import gc
@@ -15,7 +14,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, final
 
 from evensong.core.effects import (
     Broadcast,
@@ -39,6 +38,7 @@ from evensong.sim.setup import ENGINES, Options
 if TYPE_CHECKING:
     from evensong.core.core import Core
 
+Taken = TypeVar("Taken")  # what a turn comes to
 HOP_US: Final = 50  # virtual time of one sweep
 DRAIN_MAX: Final = 64  # data datagrams before a waiting token
 FORM_US: Final = 60_000_000
@@ -219,12 +219,19 @@ def measure(engine: str, nodes: int, size: int, seconds: float) -> Turn:
 def measure_all(
     nodes: Sequence[int], size: int, seconds: float, turns: int, advance: Callable[[], None]
 ) -> dict[tuple[str, int], list[Turn]]:
-    """Measure every engine with every number of processors, in turns."""
-    taken: dict[tuple[str, int], list[Turn]] = {}
+    """Measure the cores of every engine with every number of processors, in turns."""
+    return in_turns(lambda engine, n: measure(engine, n, size, seconds), nodes, turns, advance)
+
+
+def in_turns(
+    one: Callable[[str, int], Taken], nodes: Sequence[int], turns: int, advance: Callable[[], None]
+) -> dict[tuple[str, int], list[Taken]]:
+    """Let every engine be measured with every number of processors, in turns."""
+    taken: dict[tuple[str, int], list[Taken]] = {}
     for turn in range(turns):
         for n in nodes:
             # The other first the next time: whoever comes first may find the machine warmer.
             for engine in ENGINES if turn % 2 == 0 else reversed(ENGINES):
-                taken.setdefault((engine, n), []).append(measure(engine, n, size, seconds))
+                taken.setdefault((engine, n), []).append(one(engine, n))
                 advance()
     return dict(sorted(taken.items()))

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from evensong.bench.member import Task
 from evensong.bench.ring import cpu_s
 from evensong.cli.up import Cluster, lay_out
+from evensong.core.engine import TOTEM
 from evensong.daemon.control import ask
 from evensong.errors import Unreachable
 
@@ -58,16 +60,23 @@ class Place(NamedTuple):
 
 def measure(nodes: int, load: Load, seconds: float) -> Heard:
     """Start a cluster here, load it, and stop it."""
+    with daemons(nodes, TOTEM) as places:
+        return load_with(places, load, seconds)
+
+
+@contextmanager
+def daemons(nodes: int, engine: str) -> Iterator[list[Place]]:
+    """Start a cluster here that is one ring, or one view, and stop it in the end."""
     with tempfile.TemporaryDirectory(prefix="evensong-bench-") as made:
-        configs = lay_out(Path(made), nodes, "lan", is_insecure=False, extra=SETTINGS)
+        settings = f'{SETTINGS}engine = "{engine}"\n'
+        configs = lay_out(Path(made), nodes, "lan", is_insecure=False, extra=settings)
         cluster = Cluster(configs)
         try:
             cluster.start()
             cluster.wait_for_one_ring()
-            places = [
+            yield [
                 Place(cluster.state_of(config), cluster.processes[config].pid) for config in configs
             ]
-            return load_with(places, load, seconds)
         finally:
             cluster.stop()
 

@@ -12,6 +12,7 @@ from evensong.errors import BadRequest
 
 if TYPE_CHECKING:
     from evensong.bench import engines
+    from evensong.bench.beside import Beside
     from evensong.bench.ring import Turn, Way
 
 DATAGRAM_LEAST, DATAGRAM_MOST = 200, 1_452
@@ -36,13 +37,13 @@ def register(subparsers: Subparsers) -> None:
         choices=["groups", "ring", "engines"],
         default="groups",
         help="groups: messages from client to clients (default); ring: packets beside plain UDP; "
-        "engines: what the cores of totem and transis cost, side by side",
+        "engines: daemons of totem and of transis, side by side",
     )
     parser.add_argument(
         "--nodes",
-        type=number(2, 32),
+        type=_nodes,
         metavar="N",
-        help="daemons (default: 3), for engines processors (default: each of 3 to 10)",
+        help="daemons (default: 3); for engines also A:B, each of these numbers (default: 3:10)",
     )
     parser.add_argument(
         "--size",
@@ -66,7 +67,7 @@ def register(subparsers: Subparsers) -> None:
         "--seconds",
         type=number(1, 600),
         metavar="S",
-        help="each turn lasts (default: 3; for engines 1, of CPU time)",
+        help="each turn lasts (default: 3; for --cores 1, of CPU time)",
     )
     parser.add_argument(
         "--turns", type=number(1, 100), default=3, metavar="N", help="of each way (default: 3)"
@@ -77,19 +78,41 @@ def register(subparsers: Subparsers) -> None:
         default=None,
         help="ring only: also with traces, and what they cost",
     )
+    parser.add_argument(
+        "--cores",
+        action="store_true",
+        default=None,
+        help="engines only: the engines alone in one process, without daemons, and what they cost",
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def _nodes(text: str) -> list[int]:
+    """Read a number of daemons, or the first and the last of several."""
+    first, colon, last = text.partition(":")
+    read = number(2, 32)
+    found = range(read(first), read(last if colon else first) + 1)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
+    return [*found]
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print a table or JSON."""
-    foreign = {"groups": ("trace",), "ring": GROUPS_ONLY, "engines": (*GROUPS_ONLY, "trace")}
+    foreign = {
+        "groups": ("trace", "cores"),
+        "ring": (*GROUPS_ONLY, "cores"),
+        "engines": (*GROUPS_ONLY, "trace"),
+    }
     for name in foreign[args.what]:
         if getattr(args, name) is not None:
             raise BadRequest(f"--{name}: bench {args.what} does not take it")
     with interruptible():
         if args.what == "engines":
-            return _run_engines(args)
-        args.nodes, args.seconds = args.nodes or 3, args.seconds or 3
+            return _run_cores(args) if args.cores else _run_engines(args)
+        if args.nodes is not None and len(args.nodes) > 1:
+            raise BadRequest(f"--nodes: bench {args.what} takes one number")
+        args.nodes, args.seconds = args.nodes[0] if args.nodes else 3, args.seconds or 3
         return _run_ring(args) if args.what == "ring" else _run_groups(args)
 
 
@@ -173,6 +196,73 @@ def _told(
 
 
 def _run_engines(args: argparse.Namespace) -> int:
+    from evensong.bench import beside, engines
+    from evensong.sim.setup import ENGINES
+
+    size, seconds = args.size or engines.SIZE, args.seconds or 3
+    nodes = args.nodes or list(engines.NODES)
+    with Progress("bench", args.turns * len(nodes) * len(ENGINES)) as progress:
+        taken = engines.in_turns(
+            lambda engine, n: beside.measure(engine, n, size, seconds),
+            nodes,
+            args.turns,
+            progress.advance,
+        )
+    told = told_daemons(size, seconds, args.turns, taken)
+    print(json.dumps(told) if args.json else _daemons_table(told))
+    return EXIT_OK
+
+
+def told_daemons(
+    size: int, seconds: float, turns: int, taken: "dict[tuple[str, int], list[Beside]]"
+) -> dict[str, object]:
+    """Return what daemons of both engines came to."""
+    from evensong.bench.beside import RATE
+
+    cells: list[dict[str, object]] = [
+        {
+            "engine": engine,
+            "nodes": nodes,
+            "delivered_per_s": _spread([turn.delivered_per_s for turn in found]),
+            "least_per_s": min(turn.least_per_s for turn in found),
+            "cpu_us_per_message": _spread([turn.cpu_us for turn in found]),
+            "p50_us": _spread([turn.p50_us for turn in found]),
+            "p99_us": _spread([turn.p99_us for turn in found]),
+            "samples": sum(turn.samples for turn in found),
+            "retransmissions": sum(turn.resent for turn in found),
+            "view_changes": sum(turn.view_changes for turn in found),
+        }
+        for (engine, nodes), found in taken.items()
+    ]
+    return {
+        "of": "daemons",
+        "size": size,
+        "rate": RATE,
+        "seconds": seconds,
+        "turns": turns,
+        "cores": os.cpu_count(),
+        "cells": cells,
+    }
+
+
+def _daemons_table(told: dict[str, object]) -> str:
+    cells = told["cells"]
+    assert isinstance(cells, list)
+    lines = [
+        f"daemons and a client at each, all send {told['size']}-byte messages; {told['cores']} "
+        f"cores, {told['turns']} turns of {told['seconds']} s; median [min - max]",
+        f"messages/s at one client, and how long an agreed one takes at {told['rate']:.0f}/s",
+    ]
+    for cell in cells:
+        line = f"{cell['engine']:8}{cell['nodes']:3} {_range(cell['delivered_per_s']):>28}"
+        line += f"  p50 {_range(cell['p50_us'])} us, p99 {cell['p99_us']['median']:,.0f} us"
+        if cell["view_changes"]:
+            line += f"  ({cell['view_changes']} view changes)"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _run_cores(args: argparse.Namespace) -> int:
     from evensong.bench import engines
     from evensong.sim.setup import ENGINES
 
@@ -181,7 +271,7 @@ def _run_engines(args: argparse.Namespace) -> int:
         raise BadRequest(
             f"--size: a message of an engine has {engines.NAME.size} to {ENGINE_MESSAGE_MOST} bytes"
         )
-    nodes = [args.nodes] if args.nodes else list(engines.NODES)
+    nodes = args.nodes or list(engines.NODES)
     with Progress("bench", args.turns * len(nodes) * len(ENGINES)) as progress:
         taken = engines.measure_all(nodes, size, seconds, args.turns, progress.advance)
     told = _told_engines(size, seconds, args.turns, taken)
