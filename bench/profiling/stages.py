@@ -60,7 +60,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         OPEN: "daemon.opening",
         APART: "core.groups core.groups.assembly core.groups.control core.groups.directory "
         "core.groups.exchange core.groups.layer core.groups.notes core.groups.routes "
-        "core.groups.steps core.groups.transfer core.groups.views",
+        "core.groups.steps core.groups.transfer core.groups.unordered core.groups.views",
         HAND: "daemon.connection daemon.sessions",
         REST: "core.stable daemon daemon.control daemon.converter daemon.credentials "
         "daemon.diagnosis daemon.doctor daemon.driver daemon.facts daemon.flight daemon.flood "
