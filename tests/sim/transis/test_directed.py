@@ -6,6 +6,7 @@ import pytest
 
 from evensong.core.effects import Broadcast, Service
 from evensong.core.transis import wire
+from evensong.core.transis.detection import BACKOFF_MOST
 from evensong.core.transis.frames import JOIN, NULL, REGULAR, Entry, Proposal
 from evensong.core.transis.states import State
 from evensong.sim.faults import Crash, Cut, Heal, Leave, Partition, Pause, Restart, Resume
@@ -250,6 +251,21 @@ def test_a_stranger_with_whom_nothing_comes_about_is_left_alone_for_a_while() ->
     stage.strike(Heal(0))
     stage.run(1_000_000)
     assert len(stage.views[1]) <= 6
+    stage.finish()
+
+
+def test_over_a_link_that_carries_one_way_views_change_less_and_less_often() -> None:
+    # 2 hears nothing of 1 itself. 3 and 4 help it to agree with 1 all the same, and as soon as it
+    # has, it misses 1: without damping that is two changes in every 120 ms.
+    stage = Stage(1, 2, 3, 4)
+    stage.form()
+    stage.strike(Cut(0, 1, 2))
+    stage.run(2_000_000)
+    before = len(stage.views[3])
+    stage.run(2_000_000)
+    # Half of the longest span at least, and then the silence; twice, for it comes and goes.
+    cycle_us = BACKOFF_MOST // 2 * HEARTBEAT + stage.parameters.patience()
+    assert len(stage.views[3]) - before <= 2 * (2_000_000 // cycle_us + 1)
     stage.finish()
 
 

@@ -377,7 +377,8 @@ class StateMachine:
         known = old.graph.members
         strangers = [one.proc for one in proposal.joint if one[:2] not in known]
         gained = [member[0] for member in members if member not in known]
-        self.acquaintances.on_change(strangers, gained, now)
+        lost = [proc for proc in old.procs if proc not in self.view.procs]
+        self.acquaintances.on_change(strangers, gained, lost, now)
         early = [message for message in self._early if message.view_id == view_id]
         self._early.clear()
         self.enter_stable(now, "installed", NO_PROCESSOR)
