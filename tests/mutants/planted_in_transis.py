@@ -284,6 +284,13 @@ TRANSIS_MUTANTS: Final = (
         UNIT + "test_detection.py::test_a_new_life_is_not_left_alone_for_what_the_one_before_did",
     ),
     TransisMutant(
+        "why a proposal grows is kept to oneself",
+        "states.py",
+        "        if self.agreement.conclude() != self.agreement.current():\n",
+        "        if not self.agreement.published:\n",
+        DIRECTED + "test_why_a_proposal_grows_is_recorded",
+    ),
+    TransisMutant(
         "a reduced message says nothing of it",
         "view.py",
         "                    if is_safe:\n                        self._unsafe",

@@ -269,6 +269,24 @@ def test_over_a_link_that_carries_one_way_views_change_less_and_less_often() -> 
     stage.finish()
 
 
+def test_why_a_proposal_grows_is_recorded() -> None:
+    stage = Stage(1, 2, 3)
+    stage.form()
+    stage.crash(2)
+    stage.run(30_000)
+    stage.crash(3)  # nobody knows yet when 1 gives 2 up
+    stage.run(300_000)
+    stage.strike(Restart(0, 2))
+    stage.run(300_000)
+    states = [
+        (event.cause, *map(dict(event.aux).get, ("about", "proposed", "failed")))
+        for event in stage.history.lives[1, 1].events
+        if dict(event.aux).get("state") == "agree"
+    ]
+    assert states[-3:-1] == [("silent", "2", "1 2 3", "2"), ("agree timeout", "3", "1 2 3", "2 3")]
+    assert states[-1][2:] == ("1 2", "")  # of 2's past life nothing is said
+
+
 def test_nobody_is_suspected_for_ones_own_lateness() -> None:
     stage = Stage(1, 2)
     stage.form()
