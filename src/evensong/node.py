@@ -5,6 +5,7 @@ would share the interpreter: a program that computes for a second would be a sec
 token, and the others would take it for dead.
 """
 
+import json
 import os
 import socket
 import struct
@@ -17,7 +18,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self, final
 
-from evensong.errors import CannotStart, ConnectionLost, Unreachable
+from evensong.errors import BadSettings, CannotStart, ConnectionLost, Unreachable
 
 START_S: Final = 30.0  # how long a daemon may take until it answers
 POLL_S: Final = 0.01
@@ -30,15 +31,21 @@ LOG_BYTES: Final = 4_096  # of its log, for who wants to know why it did not sta
 class Node:
     """A daemon, from the beginning to the end of a block; `address` is where to connect.
 
-    Without settings it is a cluster of its own, gone without a trace at the end.
+    Without settings it is a cluster of its own, gone without a trace at the end, of the engine that
+    is named; settings say themselves which it is.
 
     >>> with evensong.Node() as node, evensong.sync.connect(node.address) as es:
     ...     print(es.send("orders", b"buy 5").safe().members)
     (1,)
     """
 
-    def __init__(self, config: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, config: str | os.PathLike[str] | None = None, *, engine: str | None = None
+    ) -> None:
+        if config is not None and engine is not None:
+            raise BadSettings("engine: is for a daemon without settings; else they name it")
         self._config: Final = None if config is None else Path(config)
+        self._engine: Final = engine
         self._stack: Final = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._state = Path()
@@ -63,7 +70,10 @@ class Node:
         from evensong.daemon.settings import load
 
         with ExitStack() as stack:
-            config = self._config or _settings(Path(stack.enter_context(TemporaryDirectory())))
+            config = self._config
+            if config is None:
+                directory = Path(stack.enter_context(TemporaryDirectory()))
+                config = _settings(directory, self._engine)
             self._state = load(config).state
             log = self._state / "log"
             with log.open("ab") as out:
@@ -121,7 +131,7 @@ class Node:
             process.wait()
 
 
-def _settings(directory: Path) -> Path:
+def _settings(directory: Path, engine: str | None) -> Path:
     """Write the settings of a cluster of one."""
     from evensong.daemon.keys import write_new_key
 
@@ -133,6 +143,7 @@ def _settings(directory: Path) -> Path:
     config = directory / "n1.toml"
     config.write_text(
         'cluster = "embedded"\nnode = 1\nstate = "n1"\nkeys = ["cluster.key"]\n'
-        f'[peers]\n1 = "127.0.0.1:{port}"\n'
+        + (f"engine = {json.dumps(engine)}\n" if engine is not None else "")
+        + f'[peers]\n1 = "127.0.0.1:{port}"\n'
     )
     return config

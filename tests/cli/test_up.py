@@ -132,7 +132,7 @@ def test_a_cluster_of_the_second_engine_is_used_as_any_other(
         capsys.readouterr()
         assert main(["status", configs[1]]) == EXIT_OK
         told = capsys.readouterr().out
-        assert "stable in ring" in told
+        assert "stable in view" in told
         assert "token" not in told
         assert main(["config", "check", configs[1]]) == EXIT_OK
         assert 'engine = "transis"' in capsys.readouterr().out

@@ -9,6 +9,8 @@ import pytest
 import evensong
 import evensong.node
 import evensong.sync
+from evensong.core.engine import ENGINES
+from evensong.daemon.control import ask
 from evensong.errors import BadSettings, CannotStart, Unreachable
 from tests.daemon.local import LocalCluster
 
@@ -28,6 +30,22 @@ def test_it_ends_with_the_block_and_leaves_nothing() -> None:
     assert not state.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_it_runs_the_engine_that_is_named(engine: str) -> None:
+    with evensong.Node(engine=engine) as node:
+        state = Path(node.address.removeprefix("unix://")).parent
+        assert ask(state, {"do": "status"})["engine"] == engine
+        with evensong.sync.connect(node.address) as es:
+            assert es.send("orders", b"buy 5").safe().members == (1,)
+
+
+def test_an_engine_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="engine: is for a daemon without settings"):
+        evensong.Node(tmp_path / "n1.toml", engine="transis")
+    with pytest.raises(BadSettings, match="engine"), evensong.Node(engine="paxos"):
+        pass
 
 
 def test_settings_that_cannot_work_are_told(tmp_path: Path) -> None:

@@ -271,6 +271,27 @@ TRANSIS_MUTANTS: Final = (
         DIRECTED + "test_a_stranger_with_whom_nothing_comes_about_is_left_alone_for_a_while",
     ),
     TransisMutant(
+        "who comes and goes at once is welcome again at once",
+        "detection.py",
+        "            if came_at is not None and now - came_at < LASTING",
+        "            if came_at is not None and now - came_at < 0",
+        DIRECTED + "test_over_a_link_that_carries_one_way_views_change_less_and_less_often",
+    ),
+    TransisMutant(
+        "a new life is left alone for what the one before did",
+        "detection.py",
+        "            self._forget(proc)  # a new life has done nothing yet\n",
+        "            pass\n",
+        UNIT + "test_detection.py::test_a_new_life_is_not_left_alone_for_what_the_one_before_did",
+    ),
+    TransisMutant(
+        "why a proposal grows is kept to oneself",
+        "states.py",
+        "        if self.agreement.conclude() != self.agreement.current():\n",
+        "        if not self.agreement.published:\n",
+        DIRECTED + "test_why_a_proposal_grows_is_recorded",
+    ),
+    TransisMutant(
         "a reduced message says nothing of it",
         "view.py",
         "                    if is_safe:\n                        self._unsafe",

@@ -3,6 +3,7 @@
 import pytest
 
 from evensong import Service
+from evensong.core.engine import ENGINES
 from evensong.core.groups.events import Cause, View
 from evensong.errors import (
     AlreadyMember,
@@ -17,6 +18,8 @@ from evensong.errors import (
 from evensong.testing import Client, Message, cluster
 from evensong.testing.client import Event
 
+BOTH = pytest.mark.parametrize("engine", ENGINES)
+
 
 def payloads(events: list[Event]) -> list[bytes]:
     return [event.payload for event in events if isinstance(event, Message)]
@@ -27,8 +30,9 @@ def users(client: Client, group: str) -> list[str]:
     return [member.user for member in view.members] if view is not None else []
 
 
-def test_members_get_messages_and_views_in_one_order() -> None:
-    es = cluster(3, seed=4)
+@BOTH
+def test_members_get_messages_and_views_in_one_order(engine: str) -> None:
+    es = cluster(3, seed=4, engine=engine)
     ann, bob = es.client(1, "ann"), es.client(2, "bob")
     ann.join("g")
     es.settle()
@@ -54,8 +58,9 @@ def test_members_get_messages_and_views_in_one_order() -> None:
     assert ann.events() == []
 
 
-def test_private_names_and_messages_that_do_not_come_back() -> None:
-    es = cluster(2)
+@BOTH
+def test_private_names_and_messages_that_do_not_come_back(engine: str) -> None:
+    es = cluster(2, engine=engine)
     ann, bob = es.client(1, "ann"), es.client(2, "bob")
     ann.join("g")
     bob.join("g")
@@ -67,8 +72,9 @@ def test_private_names_and_messages_that_do_not_come_back() -> None:
     assert payloads(ann.events()) == []
 
 
-def test_a_large_message_comes_whole() -> None:
-    es = cluster(3)
+@BOTH
+def test_a_large_message_comes_whole(engine: str) -> None:
+    es = cluster(3, engine=engine)
     ann, bob = es.client(1), es.client(3)
     bob.join("g")
     es.settle()
@@ -78,8 +84,9 @@ def test_a_large_message_comes_whole() -> None:
     assert payloads(bob.events()) == [body]
 
 
-def test_a_partition_is_two_views_and_a_heal_one() -> None:
-    es = cluster(3)
+@BOTH
+def test_a_partition_is_two_views_and_a_heal_one(engine: str) -> None:
+    es = cluster(3, engine=engine)
     clients = [es.client(node, f"n{node}") for node in es.nodes]
     for client in clients:
         client.join("g")
@@ -92,8 +99,11 @@ def test_a_partition_is_two_views_and_a_heal_one() -> None:
     assert {tuple(users(client, "g")) for client in clients} == {("n1", "n2", "n3")}
 
 
-def test_a_crash_loses_the_clients_of_a_daemon_and_a_restart_does_not_bring_them_back() -> None:
-    es = cluster(2)
+@BOTH
+def test_a_crash_loses_the_clients_of_a_daemon_and_a_restart_does_not_bring_them_back(
+    engine: str,
+) -> None:
+    es = cluster(2, engine=engine)
     ann, bob = es.client(1, "ann"), es.client(2, "bob")
     ann.join("g")
     bob.join("g")
@@ -112,8 +122,9 @@ def test_a_crash_loses_the_clients_of_a_daemon_and_a_restart_does_not_bring_them
     assert es.client(2, "bob").member != bob.member
 
 
-def test_a_client_that_closes_has_left_after_its_messages() -> None:
-    es = cluster(2)
+@BOTH
+def test_a_client_that_closes_has_left_after_its_messages(engine: str) -> None:
+    es = cluster(2, engine=engine)
     ann, bob = es.client(1, "ann"), es.client(2, "bob")
     ann.join("g")
     es.settle()
@@ -127,8 +138,9 @@ def test_a_client_that_closes_has_left_after_its_messages() -> None:
     assert (last.payload, farewell.cause) == (b"bye", Cause.DISCONNECT)
 
 
-def test_a_suspended_daemon_goes_on_where_it_was() -> None:
-    es = cluster(3)
+@BOTH
+def test_a_suspended_daemon_goes_on_where_it_was(engine: str) -> None:
+    es = cluster(3, engine=engine)
     ann, bob = es.client(1, "ann"), es.client(2, "bob")
     ann.join("g")
     es.settle()
@@ -146,9 +158,10 @@ def test_a_suspended_daemon_goes_on_where_it_was() -> None:
     assert users(ann, "g") == users(bob, "g") == ["ann", "bob"]
 
 
-def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
+@BOTH
+def test_the_same_seed_is_the_same_run_and_another_is_not(engine: str) -> None:
     def told(seed: int) -> list[object]:
-        es = cluster(3, seed=seed, loss=0.1)
+        es = cluster(3, seed=seed, loss=0.1, engine=engine)
         clients = [es.client(node) for node in es.nodes]
         for client in clients:
             client.join("g")
@@ -266,7 +279,7 @@ def test_the_rules_are_those_of_real_daemons() -> None:
     assert [len(payload) for payload in payloads(ann.events())] == [16 * 2**20]
 
 
-@pytest.mark.parametrize("weather", [{"latency_us": -5}, {"jitter_us": -1}])
-def test_weather_that_cannot_be_is_refused(weather: dict[str, int]) -> None:
+@pytest.mark.parametrize(("latency_us", "jitter_us"), [(-5, 0), (100, -1)])
+def test_weather_that_cannot_be_is_refused(latency_us: int, jitter_us: int) -> None:
     with pytest.raises(BadRequest, match="below 0"):
-        cluster(1, **weather)
+        cluster(1, latency_us=latency_us, jitter_us=jitter_us)

@@ -72,6 +72,29 @@ class Scribe:
             self.put("state", state=state, ring=ring, cause="", about=0, proposed="", failed="")
         self.installs(ring, *members)
 
+    def proposes(
+        self, cause: str, about: int, *, proposed: str = "1 2 3", failed: str = "", heard: str = ""
+    ) -> None:
+        """Propose another view, or more than before."""
+        self.put(
+            "state",
+            state="agree",
+            ring="3.66",
+            cause=cause,
+            about=about,
+            proposed=proposed,
+            failed=failed,
+        )
+        self.put("sight", lag_us=0, token_ring="", token_seq=0, seq=0, token_us_ago=0, heard=heard)
+
+    def agrees(self, view: str, *members: int) -> None:
+        """Install a view a millisecond later."""
+        self.waits(1_000)
+        self.installs(view, *members)
+        self.put(
+            "state", state="stable", ring=view, cause="installed", about=0, proposed="", failed=""
+        )
+
     def write(self, path: Path) -> Path:
         path.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries))
         return path
@@ -83,5 +106,15 @@ def ring_of_three() -> list[Scribe]:
     for scribe in scribes:
         scribe.gathers("start")
         scribe.forms("8.1", 1, 2, 3)
+        scribe.waits(10_000_000)
+    return scribes
+
+
+def view_of_three() -> list[Scribe]:
+    """Return the recorders of three daemons of a domain in view 3.66 for ten seconds."""
+    scribes = [Scribe(node) for node in (1, 2, 3)]
+    for scribe in scribes:
+        scribe.proposes("join", 2 if scribe.node == 1 else 1)
+        scribe.agrees("3.66", 1, 2, 3)
         scribe.waits(10_000_000)
     return scribes

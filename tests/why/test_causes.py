@@ -16,7 +16,7 @@ from evensong.sim.faults import (
 )
 from evensong.sim.history import History
 from evensong.sim.run import run_recorded
-from evensong.sim.setup import Options, Setup
+from evensong.sim.setup import TOTEM, Options, Setup
 from evensong.sim.workload import Burst
 from evensong.why import Account, Change, explain, from_history
 from evensong.why.causes import KINDS
@@ -101,11 +101,11 @@ CASES: dict[str, tuple[tuple[int, ...], Plan, list[tuple[tuple[int, ...], list[s
 }
 
 
-def simulated(nodes: tuple[int, ...], plan: Plan, until: int = 260) -> History:
+def simulated(nodes: tuple[int, ...], plan: Plan, until: int = 260, engine: str = TOTEM) -> History:
     workload = tuple(Burst(at * MS, nodes[at % len(nodes)]) for at in range(10, until))
     down = tuple(fault.node for fault in plan if isinstance(fault, Crash | Leave))
     calm = Calm(until * MS, down)
-    outcome, history = run_recorded(Setup(Options(nodes), (*plan, calm), workload))
+    outcome, history = run_recorded(Setup(Options(nodes, engine=engine), (*plan, calm), workload))
     assert not outcome.broken()
     return history
 

@@ -98,7 +98,13 @@ def _disagreement(answers: list[dict[str, object]]) -> str:
         by_ring.setdefault(ring, []).append(str(answer["name"]))
     if len(by_ring) < 2:
         return ""
-    return "; ".join(f"{' '.join(names)} in ring {ring}" for ring, names in by_ring.items())
+    noun = _noun(answers[0])
+    return "; ".join(f"{' '.join(names)} in {noun} {ring}" for ring, names in by_ring.items())
+
+
+def _noun(answer: dict[str, object]) -> str:
+    """Return what the engine of a daemon calls those who are together."""
+    return "ring" if answer.get("engine", TOTEM) == TOTEM else "view"
 
 
 def _members(answer: dict[str, object]) -> str:
@@ -119,7 +125,7 @@ def _table(by_cluster: dict[str, list[dict[str, object]]]) -> str:
 
 
 def _rows(answers: list[dict[str, object]]) -> list[list[str]]:
-    head = ["name", "state", "ring", "members", "for", "because", "sent", "delivered"]
+    head = ["name", "state", _noun(answers[0]), "members", "for", "because", "sent", "delivered"]
     rows = [[*head, "lateness", "refused"]]
     for one in answers:
         lag = one["lag"]
@@ -153,7 +159,7 @@ def _rings(one: dict[str, object]) -> list[tuple[str, str]]:
         ]
         note = f" ({'; '.join(changes)})" if changes else ""
         named = " ".join(map(str, ring["members"]))
-        text = f"ring {ring['ring']} of {named}{note}; because: {ring['cause']}"
+        text = f"{_noun(one)} {ring['ring']} of {named}{note}; because: {ring['cause']}"
         told.append((_ago(ring["ms_ago"]), text))
         before = members
     return told
@@ -189,7 +195,8 @@ def _details(one: dict[str, object]) -> str:
         f"{one['name']}: node {one['node']} of cluster {one['cluster']}, "
         f"incarnation {one['incarnation']}, up {int(str(one['up_ms'])) / 1_000:.1f} s"
         + (", INSECURE" if one["insecure"] else ""),
-        f"  {one['state']} in ring {one['ring']} of {_members(one)}; because: {one['cause']}",
+        f"  {one['state']} in {_noun(one)} {one['ring']} of {_members(one)}; "
+        f"because: {one['cause']}",
         f"  sent {one['sent']}, delivered {one['delivered']}, waiting {one['backlog']}, "
         f"configurations {one['configurations']}"
         + (f", token visits {one['token_visits']}" if is_ring else ""),

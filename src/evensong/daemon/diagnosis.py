@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from evensong.core.engine import engine_in
+from evensong.core.engine import TRANSIS, engine_in
 from evensong.core.ids import ProcessorId
 from evensong.daemon.facts import Facts, PeerFacts
 
@@ -39,13 +39,13 @@ def diagnose(reports: Sequence[Facts]) -> list[Finding]:
 def summary(facts: Facts) -> str:
     """Say in one sentence how this daemon stands."""
     configured = len(facts.peers) + 1
+    where = f"{_noun(facts)} {facts.ring}"
     if len(facts.members) == configured:
-        return f"{facts.name} is in ring {facts.ring} with all {configured} nodes"
+        return f"{facts.name} is in {where} with all {configured} nodes"
     if len(facts.members) == 1:
-        return f"{facts.name} is alone in ring {facts.ring}; {configured} nodes are configured"
+        return f"{facts.name} is alone in {where}; {configured} nodes are configured"
     return (
-        f"{facts.name} is in ring {facts.ring} of {_listed(facts.members)}; "
-        f"{configured} nodes are configured"
+        f"{facts.name} is in {where} of {_listed(facts.members)}; {configured} nodes are configured"
     )
 
 
@@ -136,8 +136,8 @@ def _is_apart(facts: Facts, peer: PeerFacts) -> bool:
 def _say_apart(facts: Facts, peers: list[PeerFacts]) -> str:
     rings = ", ".join(f"{one.name} in {one.about.ring}" for one in peers if one.about)
     return (
-        f"{facts.name} is in ring {facts.ring} and {rings}, though they hear each other: a change "
-        "is under way; ask again"
+        f"{facts.name} is in {_noun(facts)} {facts.ring} and {rings}, though they hear each "
+        "other: a change is under way; ask again"
     )
 
 
@@ -201,8 +201,8 @@ def _say_clock(facts: Facts, peers: list[PeerFacts]) -> str:
         for one in peers
     )
     return (
-        f"clocks differ from that of {facts.name}: {details}; the ring does not mind, logs and "
-        "traces do"
+        f"clocks differ from that of {facts.name}: {details}; the protocol does not mind, logs "
+        "and traces do"
     )
 
 
@@ -221,8 +221,8 @@ def _say_silent(facts: Facts, peers: list[PeerFacts]) -> str:
     refused = [one for one in facts.peers if one.refused_now.keys() & REFUSED]
     if refused:
         return (
-            f"silent: nothing comes from {_names(peers)} at {at}; it may be in a ring with "
-            f"{_names(refused)}, and kept away by the same"
+            f"silent: nothing comes from {_names(peers)} at {at}; it may be in a {_noun(facts)} "
+            f"with {_names(refused)}, and kept away by the same"
         )
     return (
         f"silent: nothing comes from {_names(peers)} at {at}; its daemon does not run, the address "
@@ -430,6 +430,11 @@ def _refused_there(facts: Facts, peers: list[PeerFacts], reports: Sequence[Facts
                     sentence = f"{peer.name} drops the datagrams of {facts.name}: {reasons[0]}"
                     found.append(Finding("refused there", facts.node, (peer.node,), sentence))
     return found
+
+
+def _noun(facts: Facts) -> str:
+    """Return what the engine of a daemon calls those who are together."""
+    return "view" if engine_in(facts.state) == TRANSIS else "ring"
 
 
 def _names(peers: list[PeerFacts]) -> str:

@@ -8,6 +8,7 @@ the parameters and the weather; while there are faults nothing is promised.
 
 from typing import Final
 
+from evensong.core.transis.detection import BACKOFF_MOST
 from evensong.sim.faults import Calm, Drift, When
 from evensong.sim.groups.acts import Clients
 from evensong.sim.history import Aux
@@ -97,7 +98,7 @@ def lansis_forming_us(setup: Setup) -> int:
     """
     parameters = setup.options.lansis
     detect = parameters.silence_max() + (parameters.probes + 1) * parameters.probe
-    alone = 24 * parameters.heartbeat  # 16 heartbeats and a half more
+    alone = BACKOFF_MOST * 3 // 2 * parameters.heartbeat  # and a half more, by chance
     change = parameters.collect * 5 // 4 + 3 * parameters.agree
     return _with_drift(setup, detect + alone + 4 * change)
 

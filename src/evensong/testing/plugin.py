@@ -44,9 +44,11 @@ def evensong_cluster(request: pytest.FixtureRequest) -> StartCluster:
 
     started = request.node.stash.setdefault(_STARTED, [])
 
-    def start(nodes: int, seed: int | None = None, *, loss: float = 0.0) -> "Cluster":
+    def start(
+        nodes: int, seed: int | None = None, *, loss: float = 0.0, engine: str = "totem"
+    ) -> "Cluster":
         chosen: int = request.config.getoption(OPTION) if seed is None else seed
-        new = cluster(nodes, chosen, loss=loss)
+        new = cluster(nodes, chosen, loss=loss, engine=engine)
         started.append(new)
         return new
 

@@ -8,9 +8,11 @@ of groups all the while: a test that fails by `InvariantBroken` has found a mist
 from collections.abc import Collection, Iterable
 from typing import Final, final
 
+from evensong.core.engine import ENGINES, TOTEM
 from evensong.core.groups.limits import MESSAGE_MAX, Limits
 from evensong.core.ids import PROCESSORS_MAX, ProcessorId
 from evensong.core.totem.parameters import Parameters
+from evensong.core.transis.parameters import Parameters as LansisParameters
 from evensong.errors import BadRequest, Unreachable
 from evensong.sim import inject
 from evensong.sim.faults import Crash, Fault, Heal, Partition, Pause, Restart, Resume
@@ -33,8 +35,9 @@ def cluster(
     latency_us: int = 100,
     jitter_us: int = 50,
     loss: float = 0.0,
+    engine: str = TOTEM,
 ) -> "Cluster":
-    """Start daemons 1 to `nodes` and wait until they are one ring.
+    """Start daemons 1 to `nodes` and wait until they are one ring, or one view of Transis.
 
     >>> es = cluster(3, seed=1)
     >>> ann, bob = es.client(1, "ann"), es.client(2, "bob")
@@ -51,8 +54,10 @@ def cluster(
         raise BadRequest(f"loss {loss} is no probability below 1")
     if latency_us < 0 or jitter_us < 0:
         raise BadRequest(f"latency_us {latency_us}, jitter_us {jitter_us}: neither is below 0")
+    if engine not in ENGINES:
+        raise BadRequest(f"engine: takes one of {', '.join(ENGINES)}; got {engine!r}")
     weather = Weather(latency_us=latency_us, jitter_us=jitter_us, loss=loss)
-    started = Cluster(tuple(range(1, nodes + 1)), seed, weather)
+    started = Cluster(tuple(range(1, nodes + 1)), seed, weather, engine)
     started.settle()
     return started
 
@@ -61,15 +66,18 @@ def cluster(
 class Cluster:
     """Daemons, the network between them, and their clients."""
 
-    def __init__(self, nodes: tuple[ProcessorId, ...], seed: int, weather: Weather) -> None:
+    def __init__(
+        self, nodes: tuple[ProcessorId, ...], seed: int, weather: Weather, engine: str
+    ) -> None:
         self.nodes: Final = nodes
         self.seed: Final = seed
         limits = Limits(message_max=MESSAGE_MAX + len(MESSAGE))  # what marks it is not the test's
         parameters = Parameters.for_ring(len(nodes))
-        options = Options(nodes, seed, weather, parameters)
+        lansis = LansisParameters.for_domain(len(nodes))
+        options = Options(nodes, seed, weather, parameters, engine=engine, lansis=lansis)
         self._crowd: Final = Crowd(limits, derive(seed, CLIENTS), PAUSE_US, options)
-        engine = nodes_engine(limits, options)
-        self._world: Final = World(Setup(options), engine, None, self._crowd, is_asleep=True)
+        made = nodes_engine(limits, options)
+        self._world: Final = World(Setup(options), made, None, self._crowd, is_asleep=True)
         self._crowd.world = self._world
         for processor in self._world.processors:
             self._world.boot(processor)

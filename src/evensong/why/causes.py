@@ -10,8 +10,21 @@ from typing import Final
 from evensong.core.ids import ProcessorId, RingId
 from evensong.why.changes import Cause, Company, gone_of, sides_of
 from evensong.why.links import Links, links_of
-from evensong.why.passages import DEAF, FOREIGN, JOIN, LEAVE, SILENCE, TOKEN_LOSS, Passage, Ring
+from evensong.why.passages import Passage, Ring
 from evensong.why.records import Record, unique
+from evensong.why.signs import (
+    DEAF,
+    ELSEWHERE,
+    FOREIGN,
+    JOIN,
+    LEFT,
+    NOT_HEARD,
+    PAST_LOST,
+    PROBED,
+    STUCK,
+    TOKEN_LOSS,
+    is_suspicion,
+)
 from evensong.why.words import listed, members_text, ms, names
 
 KINDS: Final = {
@@ -21,7 +34,8 @@ KINDS: Final = {
     "late": "it was itself late: suspended, or its machine was too busy",
     "one-way": "it is heard and does not hear, or the other way round",
     "partition": "two sides each fell silent to the other",
-    "deaf": "it held the ring up by not receiving what the others sent",
+    "deaf": "it held the others up by not receiving, or not acknowledging, what they sent",
+    "unrepaired": "what its last message refers to could not be had any more",
     "silent": "nobody heard it any more, and it left no record: killed or cut off",
     "apart": "it went elsewhere",
     "restart": "it started again",
@@ -46,6 +60,7 @@ def causes_of(company: Company, ring: Ring | None, ways: Sequence[Passage]) -> t
     found += _arrivals(company, ring, ways)
     found += _merge(ring, ways)
     found += _strangers(ring, ways)
+    found.sort(key=lambda cause: cause.kind == "apart")  # whatever else is known says more
     if not found:
         found += _deafness(ways) or _lost_token(ring, ways) or _guests(ring, ways)
     if not found:
@@ -54,7 +69,7 @@ def causes_of(company: Company, ring: Ring | None, ways: Sequence[Passage]) -> t
             Cause(
                 "unknown",
                 (first.node,),
-                f"n{first.node} left its ring ({_why(first)}); more is not recorded",
+                f"n{first.node} left its {_noun(first)} ({_why(first)}); more is not recorded",
                 (first.began,),
             )
         )
@@ -62,7 +77,7 @@ def causes_of(company: Company, ring: Ring | None, ways: Sequence[Passage]) -> t
 
 
 def lateness_limit_us(company: Company) -> int:
-    """Return from where on a lateness explains something; by the token's waits if nobody says.
+    """Return from where on a lateness explains something; by how long others waited if nobody says.
 
     0 if neither is known: then nothing is put down to lateness.
     """
@@ -70,6 +85,11 @@ def lateness_limit_us(company: Company) -> int:
     if not loss:
         ways = company.passages
         waits = [way.token.us_before for way in ways if way.token and way.cause == TOKEN_LOSS]
+        waits += [
+            heard[0]
+            for way in ways
+            if way.cause == PROBED and (heard := way.heard_at_giving_up(way.about))
+        ]
         loss = max(waits, default=0)
     return loss // LAG_SHARE
 
@@ -113,7 +133,7 @@ def _known_fate(
         record
         for way in ways
         for record in way.states
-        if record.text("cause") == LEAVE and record.number("about") == node
+        if record.text("cause") in LEFT and record.number("about") == node
     ]
     stay = company.last_in(node, old.ring_id)
     how = stay.end.text("how") if stay is not None and stay.end is not None else ""
@@ -130,7 +150,10 @@ def _known_fate(
         sentence = f"n{node} is suspended or hung: its daemon is there and does not answer"
         return Cause("stuck", (node,), sentence + _silence(node, ways), (cut.last, *records))
     if cut is not None and cut.account.ended == "lost":
-        where = f" in ring {cut.ring.ring_id}" if cut.ring.members else " before its first ring"
+        noun = _noun(ways[0])
+        where = (
+            f" in {noun} {cut.ring.ring_id}" if cut.ring.members else f" before its first {noun}"
+        )
         where = "" if cut.ring.ring_id == old.ring_id else where
         sentence = f"n{node} was killed: its record stops{where}, without a goodbye"
         return Cause("killed", (node,), sentence + _silence(node, ways), (cut.last, *records))
@@ -151,7 +174,8 @@ def _silence(node: ProcessorId, ways: Sequence[Passage]) -> str:
         return ""
     us, who, record = min(found, key=lambda one: one[:2])
     if "heard" in record.figures:
-        return f"; n{who} had not heard it for {ms(us)} when it gave it up"
+        probed = ", nor had it answered when it was probed," if _is_probed(record) else ""
+        return f"; n{who} had not heard it for {ms(us)}{probed} when it gave it up"
     return f"; n{who} had delivered nothing of it for {ms(us)} when it gave it up"
 
 
@@ -218,7 +242,8 @@ def _one_way(
     ways = [company.way_out(heard, old_id) for _, heard in crossing]
     unmeasured = {way.node for way in ways if way is not None and way.lag() is None}
     if unmeasured:
-        sentence += f"; or {names(unmeasured)} was too slow to answer: that is not recorded"
+        were = "were" if len(unmeasured) > 1 else "was"
+        sentence += f"; or {names(unmeasured)} {were} too slow to answer: that is not recorded"
     return Cause("one-way", nodes, sentence, unique(records))
 
 
@@ -245,21 +270,31 @@ def _partition(
 def _other_fate(
     company: Company, node: ProcessorId, old_id: RingId, ways: Sequence[Passage], *, is_late: bool
 ) -> Cause:
-    deaf = [
-        one.record for way in ways for one in way.gave_up if (one.node, one.cause) == (node, DEAF)
-    ]
+    given_up = [one for way in ways for one in way.gave_up if one.node == node]
+    deaf = tuple(one.record for one in given_up if one.cause in DEAF)
     if deaf:
-        sentence = f"n{node} did not receive what the others had sent, and held the ring up"
-        return Cause("deaf", (node,), sentence, tuple(deaf))
+        return Cause("deaf", (node,), f"n{node} {_held_up(deaf)}", deaf)
+    lost = tuple(one.record for one in given_up if one.cause == PAST_LOST)
+    if lost:
+        sentence = f"n{node} refers to messages that the others lack, and nobody could send again"
+        return Cause("unrepaired", (node,), sentence, lost)
     way = company.way_out(node, old_id)
     records = _silence_records(node, ways)
-    if way is not None and (is_late or not records):
-        where = f" and is in ring {way.joined}" if way.joined is not None else ""
+    elsewhere = [one for one in given_up if one.cause in ELSEWHERE]
+    if way is None and elsewhere:
+        first = elsewhere[0].record
+        sentence = (
+            f"n{node} went on without them: n{first.node} heard of it ({first.text('cause')})"
+        )
+        return Cause("apart", (node,), sentence, records)
+    if way is not None and (is_late or elsewhere or not records):
+        where = f" and is in {_noun(way)} {way.joined}" if way.joined is not None else ""
         sentence = f"n{node} went on without them: it left ({_why(way)}){where}"
         return Cause("apart", (node,), sentence, (way.began,))
     if way is not None:
         sentence = (
-            f"n{node} was given up{_silence(node, ways)}; it left its ring itself ({_why(way)})"
+            f"n{node} was given up{_silence(node, ways)}; "
+            f"it left its {_noun(way)} itself ({_why(way)})"
         )
         return Cause("apart", (node,), sentence, (*records, way.began))
     account = company.account_of(node)
@@ -300,19 +335,21 @@ def _lateness(
 ) -> list[Cause]:
     """Name those who were late themselves, and whether anybody else suspected somebody."""
     found = []
-    is_suspicion = any(way.cause == TOKEN_LOSS or way.gave_up_by(SILENCE) for way in ways)
+    doubts = NOT_HEARD | ELSEWHERE
+    has_suspicion = any(is_suspicion(way.cause) or way.gave_up_by(doubts) for way in ways)
     for way in ways:
         lag = _lateness_of(company, way)
         is_return = any(one.left.ring_id > way.left.ring_id for one in ways if not one.is_fresh)
-        if lag is None or way.node in explained or not (is_suspicion or is_return):
+        if lag is None or way.node in explained or not (has_suspicion or is_return):
             continue
-        others = [one for one in ways if one is not way and one.cause == TOKEN_LOSS]
+        others = [one for one in ways if one is not way and is_suspicion(one.cause)]
         if others:
-            what = f"{names(one.node for one in others)} lost the token meanwhile"
-        elif way.cause == TOKEN_LOSS:
+            missed = "gave somebody up" if way.is_view else "lost the token"
+            what = f"{names(one.node for one in others)} {missed} meanwhile"
+        elif is_suspicion(way.cause):
             what = "it suspected others, nobody else did"
         else:
-            what = f"it left its ring when it went on ({_why(way)})"
+            what = f"it left its {_noun(way)} when it went on ({_why(way)})"
         sentence = f"n{way.node}'s own loop was {ms(lag[0])} late: {what}"
         records = (lag[1], *(one.began for one in others))
         found.append(Cause("late", (way.node,), sentence, records))
@@ -353,26 +390,41 @@ def _merge(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
     if len(sides) < 2 or ring is None:
         return []
     left_by = {way.node: way.left for way in settled}
-    heard = []
-    for way in settled:
-        other = left_by.get(way.about)
-        is_sign = way.cause.startswith((FOREIGN, JOIN))
-        if is_sign and other is not None and other.ring_id != way.left.ring_id:
-            heard.append((not way.cause.startswith(FOREIGN), way.began.t_us, way.node, other, way))
     parts = {
         side.ring_id: members_text(way.node for way in settled if way.left == side)
         for side in sides
     }
-    told = " and ".join(f"{nodes} of ring {ring_id}" for ring_id, nodes in parts.items())
+    noun = _noun(settled[0])
+    told = " and ".join(f"{nodes} of {noun} {ring_id}" for ring_id, nodes in parts.items())
     sentence = f"merge: {told}"
-    if heard:
-        is_join, _, node, other, way = min(heard, key=lambda one: one[:3])
-        sign = "a Join" if is_join else f"a {way.cause.removeprefix(FOREIGN).strip()} message"
-        if "beacon" in way.cause:
-            sign = "a beacon"
-        sentence += f"; n{node} heard {sign} of n{way.about}, ring {other.ring_id}"
+    heard = _heard_first(settled)
+    if heard is not None:
+        other = left_by[heard.number("about") or 0]
+        whose = f"n{heard.text('about')}, {noun} {other.ring_id}"
+        sentence += f"; n{heard.node} heard {_sign(heard)} of {whose}"
     records = tuple(way.began for way in settled)
     return [Cause("merge", tuple(sorted(left_by)), sentence, records)]
+
+
+def _heard_first(ways: Sequence[Passage]) -> Record | None:
+    """Return which record first tells of somebody of another side."""
+    left_by = {way.node: way.left.ring_id for way in ways}
+    found = [
+        (not record.text("cause").startswith(FOREIGN), record.t_us, record.node, record)
+        for way in ways
+        for record in (way.collected, way.began)
+        if record is not None
+        and record.text("cause").startswith((FOREIGN, JOIN))
+        and left_by.get(record.number("about") or 0, way.left.ring_id) != way.left.ring_id
+    ]
+    return min(found, key=lambda one: one[:3])[3] if found else None
+
+
+def _sign(record: Record) -> str:
+    cause = record.text("cause")
+    if not cause.startswith(FOREIGN):
+        return "a Join"
+    return "a beacon" if "beacon" in cause else f"a {cause}"
 
 
 def _strangers(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
@@ -391,8 +443,8 @@ def _strangers(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
 
 def _deafness(ways: Sequence[Passage]) -> list[Cause]:
     """Name who was accused of not receiving, and came along all the same."""
-    accused = {one.node: one.record for way in ways for one in way.gave_up if one.cause == DEAF} | {
-        way.about: way.began for way in ways if way.cause == DEAF
+    accused = {one.node: one.record for way in ways for one in way.gave_up if one.cause in DEAF} | {
+        way.about: way.began for way in ways if way.cause in DEAF
     }
     return [
         Cause("deaf", (node,), f"n{node} did not receive what the others had sent", (record,))
@@ -431,6 +483,20 @@ def _guests(ring: Ring | None, ways: Sequence[Passage]) -> list[Cause]:
             sentence = f"n{way.node} heard n{way.about} ({way.cause}), which did not come"
             found.append(Cause("guest", (way.about,), sentence, (way.began,)))
     return found[:1]
+
+
+def _held_up(records: Sequence[Record]) -> str:
+    if any(record.text("cause") == STUCK for record in records):
+        return "did not acknowledge what the others had sent, and kept the window full"
+    return "did not receive what the others had sent, and held the ring up"
+
+
+def _is_probed(record: Record) -> bool:
+    return record.text("cause") == PROBED
+
+
+def _noun(way: Passage) -> str:
+    return "view" if way.is_view else "ring"
 
 
 def _noticed_first(ways: Sequence[Passage]) -> Passage:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from evensong.why.changes import Company, gone_of
-from evensong.why.passages import TOKEN_LOSS, Passage, Ring
+from evensong.why.passages import Passage, Ring
 from evensong.why.records import one_clock
+from evensong.why.signs import TOKEN_LOSS
 
 
 def detection_us(company: Company, ring: Ring | None, ways: Sequence[Passage]) -> int | None:

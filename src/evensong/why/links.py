@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from evensong.core.ids import ProcessorId, RingId
 from evensong.why.changes import Company
-from evensong.why.passages import FOREIGN, JOIN, SILENCE
 from evensong.why.records import Record
+from evensong.why.signs import NOT_HEARD, is_hearing
 
 Pair: TypeAlias = tuple[ProcessorId, ProcessorId]
 
@@ -59,11 +59,11 @@ def links_of(company: Company, ring_id: RingId) -> Links:
         if way.left.ring_id != ring_id:
             continue
         for one in way.gave_up:
-            if one.cause == SILENCE:
+            if one.cause in NOT_HEARD:
                 links.silent.setdefault((way.node, one.node), one.record)
         for record in way.states:
             about = record.number("about")
-            if about and record.text("cause").startswith((JOIN, FOREIGN)):
+            if about and is_hearing(record):
                 links.heard.setdefault((way.node, about), record)
     return links
 

@@ -4,15 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from evensong.core.engine import SETTLED, TRANSIS
 from evensong.core.ids import NO_RING, ProcessorId, RingId
 from evensong.why.records import Account, Record, ages, ring_id
+from evensong.why.signs import COLLECT, DEAF, LEFT, NOT_HEARD, begins, engine_of, is_word
 
-SILENCE: Final = "consensus timeout"  # did not agree in time
-LEAVE: Final = "leave"
-DEAF: Final = "fail to receive"
-JOIN: Final = "join"
-FOREIGN: Final = "foreign"  # a message or a beacon of another ring
-TOKEN_LOSS: Final = "token loss"
 LAG_NEAR_US: Final = 2_000_000  # a lateness noted longer before a ring was left says nothing of it
 
 
@@ -56,10 +52,11 @@ class Passage:
     left: Ring
     is_fresh: bool  # it had just started, and leaves the ring of one it started with
     since_us: int  # when that ring was installed
-    began: Record  # the first gathering
+    began: Record  # the first gathering, or proposal
+    collected: Record | None = None  # how a domain came to look for others before that
     installed: Record | None = None
     joined: Ring | None = None
-    states: list[Record] = field(default_factory=list)  # from the first gathering on
+    states: list[Record] = field(default_factory=list)  # from there on
     timers: list[Record] = field(default_factory=list)
     lags: list[Record] = field(default_factory=list)  # near it
     token: Token | None = None
@@ -70,6 +67,11 @@ class Passage:
     def node(self) -> ProcessorId:
         """Return whose way it is."""
         return self.account.node
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is about views of a domain, not about rings."""
+        return engine_of(self.began) == TRANSIS
 
     @property
     def cause(self) -> str:
@@ -107,23 +109,28 @@ class Passage:
                 return None if ago is None else (ago, record)
         return None
 
-    def gave_up_by(self, cause: str) -> frozenset[ProcessorId]:
-        """Return whom it gave up for a reason."""
-        return frozenset(one.node for one in self.gave_up if one.cause == cause)
+    def gave_up_by(self, causes: frozenset[str]) -> frozenset[ProcessorId]:
+        """Return whom it gave up for one of these reasons."""
+        return frozenset(one.node for one in self.gave_up if one.cause in causes)
 
     def took_us(self) -> int | None:
         """Return how long it was between rings."""
         return None if self.installed is None else self.installed.t_us - self.began.t_us
 
     def phases_us(self) -> dict[str, int]:
-        """Return how long it took to agree, to commit and to recover, as far as it got."""
+        """Return how long it took to agree, to commit and to recover, as far as it got.
+
+        In a domain to agree is all there is; before that others may have been collected, while its
+        view went on.
+        """
         joined = self.joined.ring_id if self.joined is not None else None
         at = {
             record.text("state"): record.t_us
             for record in self.states
             if joined is None or ring_id(record.text("ring")) == joined
         }
-        marks = [("agree", self.began.t_us)]
+        marks = [("collect", self.collected.t_us)] if self.collected is not None else []
+        marks.append(("agree", self.began.t_us))
         commit = at.get("commit")
         if commit is not None:
             marks.append(("commit", commit))
@@ -135,8 +142,8 @@ class Passage:
         return {name: marks[n + 1][1] - us for n, (name, us) in enumerate(marks[:-1])}
 
     def attempts(self) -> int:
-        """Return how often it committed to a ring on the way."""
-        return sum(record.text("state") == "commit" for record in self.states)
+        """Return how often it committed to a ring on the way, or proposed a view."""
+        return sum(record.text("state") in ("commit", "agree") for record in self.states)
 
 
 class Stay(NamedTuple):
@@ -156,6 +163,7 @@ def passages(account: Account) -> Iterator[Passage | Stay]:
     passage: Passage | None = None
     lags: list[Record] = []
     visit: Record | None = None
+    collected: Record | None = None
     for record in account.records:
         if record.what == "token":
             visit = record
@@ -166,9 +174,13 @@ def passages(account: Account) -> Iterator[Passage | Stay]:
         elif record.what == "timer" and passage is not None:
             passage.timers.append(record)
         elif record.what == "state" and ring is not None:
-            if passage is None and record.text("state") == "gather":
+            if record.text("state") == COLLECT:
+                collected = record
+            elif record.text("state") in SETTLED:
+                collected = None
+            if passage is None and begins(record):
                 near = [one for one in lags if record.t_us - one.t_us <= LAG_NEAR_US]
-                passage = Passage(account, ring, is_fresh, since_us, record, lags=near)
+                passage = Passage(account, ring, is_fresh, since_us, record, collected, lags=near)
                 passage.token = _token(account.node, ring, visit, record)
             if passage is not None:
                 _take(passage, record)
@@ -201,9 +213,9 @@ def _take(passage: Passage, record: Record) -> None:
     cause = record.text("cause")
     about = record.number("about") or 0
     failed = record.nodes("failed")
-    if not record.text("proposed") and cause in (SILENCE, LEAVE, DEAF):
+    if not record.text("proposed") and cause in NOT_HEARD | LEFT | DEAF:
         failed = frozenset([about])  # an older trace names one of them
-    by = about if cause.startswith(JOIN) else 0
+    by = about if is_word(record) else 0
     for node in sorted(failed - before):
         passage.gave_up.append(GivenUp(node, cause, by, record))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from evensong.core.engine import CHANGING
 from evensong.core.ids import ProcessorId, RingId
 from evensong.sim.history import History, Life
 
@@ -94,7 +95,7 @@ def _with_deliveries(life: Life) -> Iterator[Record]:
             }
         if event.cause:
             figures["cause"] = event.cause
-        if figures.get("state") == "gather" and "heard" not in figures and heard:
+        if figures.get("state") in CHANGING and "heard" not in figures and heard:
             ago = {node: event.t_us - at for node, at in heard.items() if node != life.node}
             figures["delivered"] = " ".join(f"{node}:{us}" for node, us in sorted(ago.items()))
         what = "end" if event.etype in ENDS else event.etype

@@ -26,7 +26,8 @@ def _headline(change: Change) -> str:
     if change.ring is None:
         where = f"under way at {names(way.node for way in change.passages)}"
     else:
-        where = f"ring {change.ring.ring_id} {members_text(change.ring.members)}"
+        noun = "view" if any(way.is_view for way in change.passages) else "ring"
+        where = f"{noun} {change.ring.ring_id} {members_text(change.ring.members)}"
     parts = [f"change {change.number}: {where}, was {was}"]
     if change.gone:
         parts.append(f"without {names(change.gone)}")
@@ -59,6 +60,9 @@ def _reason(way: Passage) -> str:
     reason = way.cause or "no reason is recorded"
     if way.about:
         reason += f" (n{way.about})"
+    if way.collected is not None:
+        about = way.collected.text("about")
+        reason += f" after {way.collected.text('cause')} (n{about})"
     if way.is_fresh:
         return "started" if way.cause == "start" else f"started, {reason}"
     return reason
@@ -73,7 +77,7 @@ def _beliefs(way: Passage) -> list[str]:
         whose = f" of n{by}" if by else ""
         told.append(f"gave up {names(nodes)} ({cause}{whose})")
     if way.attempts() > 1:
-        told.append(f"committed {way.attempts()} times")
+        told.append(f"{'proposed' if way.is_view else 'committed'} {way.attempts()} times")
     return told
 
 

@@ -1,7 +1,7 @@
 from random import Random
 
 from evensong.core.timer import NEVER
-from evensong.core.transis.detection import BACKOFF_MOST, Acquaintances, Watch
+from evensong.core.transis.detection import BACKOFF_MOST, LASTING, Acquaintances, Watch
 from evensong.core.transis.frames import Entry
 from evensong.core.transis.parameters import Parameters
 
@@ -55,15 +55,59 @@ def test_what_was_heard_of_a_processor_never_goes_back() -> None:
     assert known.is_outdated(Entry(2, 1, 9))
 
 
+def left_alone_for(known: Acquaintances, proc: int, now: int) -> int:
+    steps = range(now, now + 2 * BACKOFF_MOST * P.heartbeat, 1_000)
+    return max((at - now for at in steps if known.is_left_alone(proc, at)), default=0)
+
+
 def test_strangers_that_a_change_did_not_gain_are_left_alone_longer_each_time() -> None:
     known = Acquaintances(P, Random(0))
+    known.hear(2, 1, 7)
     spans = []
     for _ in range(6):
-        known.on_change([2], [], 0)
-        spans.append(max(t for t in range(0, 50 * P.heartbeat, 1_000) if known.is_left_alone(2, t)))
+        known.on_change([2], [], [], 0)
+        spans.append(left_alone_for(known, 2, 0))
     assert spans[0] <= 3 * P.heartbeat
     assert spans[-1] >= BACKOFF_MOST * P.heartbeat // 2 - 1_000
     assert not known.is_left_alone(3, 0)
-    known.on_change([2, 3], [3], 0)
-    known.on_change([2], [2], 0)
+    known.on_change([2, 3], [3], [], 0)
+    known.on_change([2], [2], [], 0)
+    assert not known.is_left_alone(2, 0)
+
+
+def test_who_comes_and_goes_at_once_is_left_alone_longer_each_time() -> None:
+    known = Acquaintances(P, Random(0))
+    known.hear(2, 1, 7)
+    now = 0
+    spans = []
+    for _ in range(6):
+        known.on_change([2], [2], [], now)
+        assert not known.is_left_alone(2, now)
+        now += P.patience()
+        known.on_change([], [], [2], now)
+        spans.append(left_alone_for(known, 2, now))
+        now += spans[-1] + 1_000
+    assert 0 < spans[0] <= 3 * P.heartbeat
+    assert spans[-1] >= BACKOFF_MOST * P.heartbeat // 2 - 1_000
+
+
+def test_who_was_there_for_long_is_welcome_again() -> None:
+    known = Acquaintances(P, Random(0))
+    known.hear(2, 1, 7)
+    for _ in range(6):
+        known.on_change([2], [], [], 0)
+    known.on_change([2], [2], [], 0)
+    now = LASTING * P.heartbeat
+    known.on_change([], [], [2], now)
+    assert not known.is_left_alone(2, now)
+    known.on_change([2], [], [], now)
+    assert left_alone_for(known, 2, now) <= 3 * P.heartbeat
+
+
+def test_a_new_life_is_not_left_alone_for_what_the_one_before_did() -> None:
+    known = Acquaintances(P, Random(0))
+    known.hear(2, 1, 7)
+    known.on_change([2], [], [], 0)
+    assert known.is_left_alone(2, 0)
+    known.hear(2, 2, 1)
     assert not known.is_left_alone(2, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from evensong.core.effects import Broadcast, Service
 from evensong.core.transis import wire
+from evensong.core.transis.detection import BACKOFF_MOST
 from evensong.core.transis.frames import JOIN, NULL, REGULAR, Entry, Proposal
 from evensong.core.transis.states import State
 from evensong.sim.faults import Crash, Cut, Heal, Leave, Partition, Pause, Restart, Resume
@@ -251,6 +252,39 @@ def test_a_stranger_with_whom_nothing_comes_about_is_left_alone_for_a_while() ->
     stage.run(1_000_000)
     assert len(stage.views[1]) <= 6
     stage.finish()
+
+
+def test_over_a_link_that_carries_one_way_views_change_less_and_less_often() -> None:
+    # 2 hears nothing of 1 itself. 3 and 4 help it to agree with 1 all the same, and as soon as it
+    # has, it misses 1: without damping that is two changes in every 120 ms.
+    stage = Stage(1, 2, 3, 4)
+    stage.form()
+    stage.strike(Cut(0, 1, 2))
+    stage.run(2_000_000)
+    before = len(stage.views[3])
+    stage.run(2_000_000)
+    # Half of the longest span at least, and then the silence; twice, for it comes and goes.
+    cycle_us = BACKOFF_MOST // 2 * HEARTBEAT + stage.parameters.patience()
+    assert len(stage.views[3]) - before <= 2 * (2_000_000 // cycle_us + 1)
+    stage.finish()
+
+
+def test_why_a_proposal_grows_is_recorded() -> None:
+    stage = Stage(1, 2, 3)
+    stage.form()
+    stage.crash(2)
+    stage.run(30_000)
+    stage.crash(3)  # nobody knows yet when 1 gives 2 up
+    stage.run(300_000)
+    stage.strike(Restart(0, 2))
+    stage.run(300_000)
+    states = [
+        (event.cause, *map(dict(event.aux).get, ("about", "proposed", "failed")))
+        for event in stage.history.lives[1, 1].events
+        if dict(event.aux).get("state") == "agree"
+    ]
+    assert states[-3:-1] == [("silent", "2", "1 2 3", "2"), ("agree timeout", "3", "1 2 3", "2 3")]
+    assert states[-1][2:] == ("1 2", "")  # of 2's past life nothing is said
 
 
 def test_nobody_is_suspected_for_ones_own_lateness() -> None:

@@ -13,8 +13,8 @@ from evensong.core.transis.frames import Entry
 from evensong.core.transis.parameters import Parameters
 
 ACQUAINTANCES_MAX: Final = 1_024
-BACKOFF_LEAST: Final = 2  # heartbeats
-BACKOFF_MOST: Final = 16
+BACKOFF_MOST: Final = 32  # heartbeats; it begins with two
+LASTING: Final = 32  # heartbeats; who came and goes within them has not come to stay
 
 
 @final
@@ -73,14 +73,15 @@ class Watch:
 class Acquaintances:
     """The latest life and view in which processors were heard directly, and whom to leave alone."""
 
-    __slots__ = ("_backoff", "_heard", "_parameters", "_rng", "_until")
+    __slots__ = ("_came_at", "_heard", "_parameters", "_rng", "_span", "_until")
 
     def __init__(self, parameters: Parameters, rng: Random) -> None:
         self._parameters: Final = parameters
         self._rng: Final = rng
         self._heard: Final[dict[ProcessorId, tuple[int, int]]] = {}  # incarnation, view_no
+        self._came_at: Final[dict[ProcessorId, int]] = {}  # the members, if they were strangers
+        self._span: Final[dict[ProcessorId, int]] = {}  # heartbeats, when it was for nothing last
         self._until: Final[dict[ProcessorId, int]] = {}
-        self._backoff = BACKOFF_LEAST
 
     def hear(self, proc: ProcessorId, incarnation: int, view_no: int) -> bool:
         """Note where a processor is; False if it was heard later than that before."""
@@ -88,9 +89,15 @@ class Acquaintances:
         if latest is not None and (incarnation, view_no) < latest:
             return False
         if latest is None and len(self._heard) >= ACQUAINTANCES_MAX:
-            del self._heard[next(iter(self._heard))]
+            self._forget(next(iter(self._heard)))
+        if latest is not None and incarnation > latest[0]:
+            self._forget(proc)  # a new life has done nothing yet
         self._heard[proc] = (incarnation, view_no)
         return True
+
+    def _forget(self, proc: ProcessorId) -> None:
+        for known in (self._heard, self._came_at, self._span, self._until):
+            known.pop(proc, None)
 
     def is_outdated(self, entry: Entry) -> bool:
         """Whether its processor was heard in a later view or life."""
@@ -101,19 +108,36 @@ class Acquaintances:
         """Whether a stranger is no reason to try a join now."""
         return now < self._until.get(proc, 0)
 
-    def on_change(self, strangers: list[ProcessorId], gained: list[ProcessorId], now: int) -> None:
-        """Learn from a change that began with strangers which of them it gained.
+    def on_change(
+        self,
+        strangers: list[ProcessorId],
+        gained: list[ProcessorId],
+        lost: list[ProcessorId],
+        now: int,
+    ) -> None:
+        """Learn from a change which of the strangers that it began with it gained, and who is gone.
 
-        A link that carries one way only would otherwise cause a change each time it is heard over.
+        A link that carries one way only would otherwise cause a change each time it is heard over,
+        or two: by the help of others a member comes that then is not heard, and goes again.
         """
+        for proc in lost:
+            came_at = self._came_at.pop(proc, None)
+            if came_at is not None and now - came_at < LASTING * self._parameters.heartbeat:
+                self._miss(proc, now)
+            else:
+                self._span.pop(proc, None)
         for proc in gained:
             self._until.pop(proc, None)
-        if gained:
-            self._backoff = BACKOFF_LEAST
-        elif strangers:
-            span = self._backoff * self._parameters.heartbeat
-            self._backoff = min(2 * self._backoff, BACKOFF_MOST)
-            if len(self._until) >= ACQUAINTANCES_MAX:
-                self._until.clear()
+            self._came_at[proc] = now
+        if not gained:
             for proc in strangers:
-                self._until[proc] = now + span // 2 + self._rng.randrange(span)
+                self._miss(proc, now)
+
+    def _miss(self, proc: ProcessorId, now: int) -> None:
+        """Leave a processor alone for a while, which doubles each time."""
+        if proc not in self._heard:
+            return  # nobody that I heard myself; so there is room for all
+        span = min(BACKOFF_MOST, 2 * self._span.get(proc, 1))
+        self._span[proc] = span
+        span *= self._parameters.heartbeat
+        self._until[proc] = now + span // 2 + self._rng.randrange(span)

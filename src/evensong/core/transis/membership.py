@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Final, final
 
-from evensong.core.ids import PROCESSORS_MAX, RingId
+from evensong.core.ids import PROCESSORS_MAX, ProcessorId, RingId
 from evensong.core.transis.frames import Entry, Message, Proposal, ViewId
 from evensong.core.transis.parameters import Parameters
 from evensong.core.transis.view import View
@@ -96,6 +96,16 @@ class Agreement:
                 self.failed.add(entry)
         assert me not in self.failed
         return Proposal(tuple(sorted(self.joint)), tuple(sorted(self.failed)))
+
+    def procs(self) -> tuple[tuple[ProcessorId, ...], tuple[ProcessorId, ...]]:
+        """Return whom I propose, and who of them has failed.
+
+        Of some a past life or view has; that says nothing of the present one.
+        """
+        proposal = self.conclude()
+        required = {entry.proc for entry in proposal.required()}
+        proposed = tuple(sorted({entry.proc for entry in proposal.joint}))
+        return proposed, tuple([proc for proc in proposed if proc not in required])
 
     def current(self) -> Proposal:
         """Return what I published last."""

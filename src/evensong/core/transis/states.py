@@ -42,6 +42,7 @@ from evensong.core.transis.membership import (
 from evensong.core.transis.parameters import Parameters
 from evensong.core.transis.view import View
 
+RELAYED: Final = ", sent again"  # behind a cause: by somebody else, who may be all that is heard
 VIEW_NO_LEAP: Final = 2**40  # no honest view is so far ahead; whoever followed could not go back
 
 
@@ -163,7 +164,7 @@ class StateMachine:
         index = self.view.graph.index_by_member.get(proc)
         if index is None:
             if is_latest and head.kind != JOIN:  # a JOIN says more than that it is foreign
-                self.on_foreign(proc, now)
+                self.on_foreign(proc, "foreign message", now)
             return
         member_incarnation = self.view.graph.members[index][1]
         if incarnation < member_incarnation:
@@ -176,14 +177,14 @@ class StateMachine:
         elif view_id.seq >= mine.seq:
             self.on_break(proc, "is in another view", now)
 
-    def on_foreign(self, proc: ProcessorId, now: int) -> None:
+    def on_foreign(self, proc: ProcessorId, cause: str, now: int) -> None:
         """Hear a processor that is not in my view."""
         self.met.add("foreign")
         state = self.state
         if state is State.STABLE:
             if not self.acquaintances.is_left_alone(proc, now):
                 self.flow.broadcast(self._attempt())
-                self.enter_collect(now, "foreign message", proc)
+                self.enter_collect(now, cause, proc)
         elif state is State.COLLECT or state is State.AGREE:
             pass  # it is being collected; or it comes again after the change
         else:
@@ -264,31 +265,32 @@ class StateMachine:
             entry in agreement.failed or entry not in agreement.joint
         ):
             return  # its turn comes after the change
+        how = RELAYED if is_resent else ""
         if agreement.me in proposal.failed:
-            self._on_accused(entry, is_mate, now)
+            self._on_accused(entry, is_mate, f"accused me{how}", now)
         elif agreement.me not in proposal.joint:
-            self._on_proposal_without_me(entry, proposal, now)
+            self._on_proposal_without_me(entry, proposal, f"foreign message{how}", now)
         else:
-            self._on_proposal_with_me(message, is_mate, now)
+            self._on_proposal_with_me(message, is_mate, f"join message{how}", now)
 
-    def _on_accused(self, entry: Entry, is_mate: bool, now: int) -> None:
+    def _on_accused(self, entry: Entry, is_mate: bool, cause: str, now: int) -> None:
         """Hear that somebody will never agree with me."""
         if not is_mate:
             return  # it may learn better; else the time to agree judges
         if self.state is State.AGREE:
             self.agreement.failed.add(entry)
-            self._publish(now)
+            self._enlarge(now, cause, entry.proc)
         else:
-            self.on_break(entry.proc, "accused me", now)
+            self.on_break(entry.proc, cause, now)
 
-    def _on_proposal_without_me(self, entry: Entry, proposal: Proposal, now: int) -> None:
+    def _on_proposal_without_me(self, entry: Entry, said: Proposal, cause: str, now: int) -> None:
         if entry.proc in self.view.graph.index_by_member or self.acquaintances.is_outdated(entry):
             return
-        self.on_foreign(entry.proc, now)
+        self.on_foreign(entry.proc, cause, now)
         if self.state is State.COLLECT:
-            self._collect(proposal.required())
+            self._collect(said.required())
 
-    def _on_proposal_with_me(self, message: Message, is_mate: bool, now: int) -> None:
+    def _on_proposal_with_me(self, message: Message, is_mate: bool, cause: str, now: int) -> None:
         proposal, entry = message.proposal, message.entry()
         assert proposal is not None
         agreement = self.agreement
@@ -296,7 +298,7 @@ class StateMachine:
         agreement.record(entry, proposal, message)
         if state is State.AGREE:
             if agreement.take_over(proposal, is_mate=is_mate):
-                self._publish(now)
+                self._enlarge(now, cause, entry.proc)
         elif state is State.STABLE or state is State.COLLECT:
             mates = agreement.mates
             is_unfit = any(mate in proposal.failed for mate in mates)
@@ -304,7 +306,7 @@ class StateMachine:
                 self.flow.drop("join that cannot be followed")
                 return
             joint = {*proposal.joint, *self._fit_cands()}
-            self.enter_agree(now, "join message", entry.proc, joint, proposal.failed)
+            self.enter_agree(now, cause, entry.proc, joint, proposal.failed)
         else:
             assert_never(state)
 
@@ -322,6 +324,12 @@ class StateMachine:
             for entry in sorted(self._cands)
             if entry.proc != self.my_id and not outdated(entry)
         ]
+
+    def _enlarge(self, now: int, cause: str, about: ProcessorId) -> None:
+        """Propose more than before: others, or fewer of them; and record why."""
+        if self.agreement.conclude() != self.agreement.current():
+            self._enter(State.AGREE, cause, about)
+        self._publish(now)
 
     def _publish(self, now: int) -> None:
         """Say what I propose; all know then that I shall agree to nothing less."""
@@ -386,7 +394,8 @@ class StateMachine:
         known = old.graph.members
         strangers = [one.proc for one in proposal.joint if one[:2] not in known]
         gained = [member[0] for member in members if member not in known]
-        self.acquaintances.on_change(strangers, gained, now)
+        lost = [proc for proc in old.procs if proc not in self.view.procs]
+        self.acquaintances.on_change(strangers, gained, lost, now)
         early = [message for message in self._early if message.view_id == view_id]
         self._early.clear()
         self.enter_stable(now, "installed", NO_PROCESSOR)
@@ -442,7 +451,7 @@ class StateMachine:
             ]
             if gone and proc != self.my_id:
                 self.agreement.failed.update(gone)
-                self._publish(now)
+                self._enlarge(now, "left", proc)
                 self._try_install(now)
         elif (proc, incarnation) in self.view.graph.members:
             self.on_break(proc, "left", now)
@@ -485,11 +494,13 @@ class StateMachine:
         """Go on without who has not agreed in time."""
         self.met.add("agree_timeout")
         agreement = self.agreement
+        cause = "agree timeout"
         late = agreement.late()
         if not late:
+            cause = "its past is lost"
             late = agreement.out_of_reach(self.view)
         agreement.failed.update(late)
-        self._publish(now)
+        self._enlarge(now, cause, late[0].proc if late else NO_PROCESSOR)
         self._insert_ready(now)
         self._try_install(now)
 
@@ -577,11 +588,7 @@ class StateMachine:
     def _enter(self, state: State, cause: str, about: ProcessorId) -> None:
         self.state = state
         self.met = self.met_by_state[state]
-        proposed: tuple[ProcessorId, ...] = ()
-        failed: tuple[ProcessorId, ...] = ()
-        if state is State.AGREE:
-            proposed = tuple([entry.proc for entry in sorted(self.agreement.joint)])
-            failed = tuple([entry.proc for entry in sorted(self.agreement.failed)])
+        proposed, failed = self.agreement.procs() if state is State.AGREE else ((), ())
         self.effects.append(
             StateChange(state.value, self.view.view_id, cause, about, proposed, failed)
         )
