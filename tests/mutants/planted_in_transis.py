@@ -343,8 +343,8 @@ TRANSIS_MUTANTS: Final = (
     ),
     TransisMutant(
         "whoever might join is kept",
-        "states.py",
-        "            if len(self._cands) < wire.ENTRIES_MAX:\n                self",
+        "detection.py",
+        "            if len(self.entries) < ENTRIES_MAX:\n                self",
         "            if entry:\n                self",
         HOSTILE + "test_of_those_who_might_join_no_more_are_kept_than_a_proposal_names",
     ),

@@ -271,7 +271,7 @@ def digest(core: Lansis) -> tuple[object, ...]:
         len(agreement.failed),
         len(agreement.published),
         sum(map(len, agreement.pubs.values())),
-        len(machine._cands),
+        len(machine._cands.entries),
         len(machine._early),
         len(machine.acquaintances._heard),
         _of_graph(machine.view.graph),
@@ -316,7 +316,7 @@ def check_bounds(core: Lansis) -> None:
     assert len(agreement.joint) <= wire.ENTRIES_MAX
     assert len(agreement.pubs) <= PUBLISHERS_MAX
     assert all(len(pubs) <= PROPOSALS_MAX for pubs in agreement.pubs.values())
-    assert len(machine._cands) <= wire.ENTRIES_MAX
+    assert len(machine._cands.entries) <= wire.ENTRIES_MAX
     assert len(machine._early) <= parameters.early_max
     assert len(machine.acquaintances._heard) <= ACQUAINTANCES_MAX
     assert len(machine.acquaintances._until) <= ACQUAINTANCES_MAX + wire.ENTRIES_MAX

@@ -262,7 +262,7 @@ def test_of_those_who_might_join_no_more_are_kept_than_a_proposal_names() -> Non
             JOIN, wire.NO_SERVICE, 9, 1, view_id, 5, 0, (), 0, b"", Proposal(entries, ()), False, 0
         )
         core.receive(wire.encode_head(JOIN, 9, 1, view_id) + message.frame, stage.world.now)
-    assert len(core.machine._cands) == wire.ENTRIES_MAX
+    assert len(core.machine._cands.entries) == wire.ENTRIES_MAX
     core.expire(core.machine.flow.timers.collect.deadline)
     assert state_of(core) is State.AGREE
     check_bounds(core)

@@ -11,6 +11,7 @@ from evensong.core.ids import ProcessorId
 from evensong.core.timer import NEVER
 from evensong.core.transis.frames import Entry
 from evensong.core.transis.parameters import Parameters
+from evensong.core.transis.wire import ENTRIES_MAX
 
 ACQUAINTANCES_MAX: Final = 1_024
 BACKOFF_MOST: Final = 32  # heartbeats; it begins with two
@@ -141,3 +142,31 @@ class Acquaintances:
         self._span[proc] = span
         span *= self._parameters.heartbeat
         self._until[proc] = now + span // 2 + self._rng.randrange(span)
+
+
+@final
+class Candidates:
+    """Who might join, as heard in COLLECT."""
+
+    __slots__ = ("_acquaintances", "_my_id", "entries")
+
+    def __init__(self, my_id: ProcessorId, acquaintances: Acquaintances) -> None:
+        self._my_id: Final = my_id
+        self._acquaintances: Final = acquaintances
+        self.entries: Final[set[Entry]] = set()
+
+    def collect(self, entries: list[Entry]) -> None:
+        """Note who might join; more than a proposal could name are of no use."""
+        for entry in entries:
+            if len(self.entries) < ENTRIES_MAX:
+                self.entries.add(entry)
+
+    def fit(self) -> list[Entry]:
+        """Return who might join, without what is known to be past."""
+        outdated = self._acquaintances.is_outdated
+        mine = self._my_id
+        return [one for one in sorted(self.entries) if one.proc != mine and not outdated(one)]
+
+    def clear(self) -> None:
+        """Begin again."""
+        self.entries.clear()

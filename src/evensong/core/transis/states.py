@@ -17,7 +17,7 @@ from evensong.core.ids import NO_PROCESSOR, NO_RING, Configuration, ProcessorId
 from evensong.core.stable import StableRecord, encode_record
 from evensong.core.timer import NEVER
 from evensong.core.transis import wire
-from evensong.core.transis.detection import Acquaintances, Watch
+from evensong.core.transis.detection import Acquaintances, Candidates, Watch
 from evensong.core.transis.flow import Flow
 from evensong.core.transis.frames import (
     AJ,
@@ -110,7 +110,7 @@ class StateMachine:
         self.acquaintances: Final = Acquaintances(parameters, rng)
         self.cause = ""  # why the present view comes to its end
         self.heard_since = 0  # when the present view was installed
-        self._cands: Final[set[Entry]] = set()  # who might join, as heard in COLLECT
+        self._cands: Final = Candidates(my_id, self.acquaintances)
         self._early: Final[list[Message]] = []  # of views that are not installed yet
         self.met_by_state: Final[dict[State, set[str]]] = {state: set() for state in State}
         self.met = self.met_by_state[self.state]  # the events that met this state
@@ -288,7 +288,7 @@ class StateMachine:
             return
         self.on_foreign(entry.proc, cause, now)
         if self.state is State.COLLECT:
-            self._collect(said.required())
+            self._cands.collect(said.required())
 
     def _on_proposal_with_me(self, message: Message, is_mate: bool, cause: str, now: int) -> None:
         proposal, entry = message.proposal, message.entry()
@@ -305,25 +305,10 @@ class StateMachine:
             if not is_mate and (is_unfit or self.acquaintances.is_outdated(entry)):
                 self.flow.drop("join that cannot be followed")
                 return
-            joint = {*proposal.joint, *self._fit_cands()}
+            joint = {*proposal.joint, *self._cands.fit()}
             self.enter_agree(now, cause, entry.proc, joint, proposal.failed)
         else:
             assert_never(state)
-
-    def _collect(self, entries: list[Entry]) -> None:
-        """Note who might join; more than a proposal could name are of no use."""
-        for entry in entries:
-            if len(self._cands) < wire.ENTRIES_MAX:
-                self._cands.add(entry)
-
-    def _fit_cands(self) -> list[Entry]:
-        """Return who might join, without what is known to be past."""
-        outdated = self.acquaintances.is_outdated
-        return [
-            entry
-            for entry in sorted(self._cands)
-            if entry.proc != self.my_id and not outdated(entry)
-        ]
 
     def _enlarge(self, now: int, cause: str, about: ProcessorId) -> None:
         """Propose more than before: others, or fewer of them; and record why."""
@@ -421,7 +406,9 @@ class StateMachine:
         else:
             self.met.add("aj of a foreigner")
             if state is State.COLLECT:
-                self._collect([Entry(*member, head.view_id.seq) for member in attempt.members])
+                self._cands.collect(
+                    [Entry(*member, head.view_id.seq) for member in attempt.members]
+                )
 
     def on_nack(self, nack: Nack, head: Head, now: int) -> None:
         """Send again what I hold, of my view or of the one before."""
@@ -475,7 +462,7 @@ class StateMachine:
     def on_collect_timeout(self, now: int) -> None:
         """Propose who was collected, if anybody was."""
         self.met.add("collect_timeout")
-        cands = self._fit_cands()
+        cands = self._cands.fit()
         if all(entry in self.agreement.mates for entry in cands):
             self.enter_stable(now, "nobody to join with", NO_PROCESSOR)
         else:
