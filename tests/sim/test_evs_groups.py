@@ -155,10 +155,12 @@ def test_a_cause_comes_first_on_a_side_of_its_own_as_well() -> None:
 # p and q answer each other by what is not ordered; what is basic comes to p before its cause.
 LOOSE = (
     CLEAN.replace(
-        "    p.1: v1",  # behind all others, whose numbers are lower
-        "    c1: p.1 to a at S/0 causal no 20\n    c2: q.1 to a at S/0 causal no 20\n"
-        "    b1: q.1 to a at S/0 basic no 21\n"
-        "    u3: a at S/9 {p.1 q.1} disconnect r.1 stayed p.1 q.1\n    p.1: v1",
+        "m8: p.1 to b at S/3\n",
+        "m8: p.1 to b at S/3\n"
+        "    c1: p.1 to a at S/0 causal\n"
+        "    c2: q.1 to a at S/0 causal\n"
+        "    b1: q.1 to a at S/0 basic\n"
+        "    u3: a at S/9 {p.1 q.1} disconnect r.1 stayed p.1 q.1\n",
     )
     .replace("say m8, m8\n", "say m8, m8, say c1, c1, b1, c2, u3\n")
     .replace("m7, m8\n", "m7, m8, c1, say c2, c2, say b1, b1, u3\n")
