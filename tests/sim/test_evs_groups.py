@@ -2,15 +2,14 @@
 
 import pytest
 
-from evensong.core.ids import RingId
 from evensong.sim.evs.groups import GROUP_PROPERTIES, check_groups
 from evensong.sim.evs.verdict import Status
 from evensong.sim.groups.draw import draw, with_clients
 from evensong.sim.groups.run import run_recorded
-from evensong.sim.history import History
 from evensong.sim.transis.swarm import swarm as domain
 from tests.sim.group_cases import CASES, CLEAN, Case
 from tests.sim.group_language import story
+from tests.sim.group_sides import SIDES, in_a_domain
 
 
 def test_a_clean_history_makes_every_promise_relevant_and_keeps_it() -> None:
@@ -93,17 +92,6 @@ def test_runs_with_clients_keep_every_promise_on_record(seed: int) -> None:
     assert {"G2", "G3", "G4", "G7", "G8"} <= set(verdicts.having(Status.PASS))
 
 
-# In a broadcast domain a frame has no place when it is sent, and each side gives it one of its own.
-
-
-def in_a_domain(history: History) -> History:
-    """Make a run of the second engine of it."""
-    for life in history.lives.values():
-        life.events[0] = life.events[0]._replace(aux=(("engine", "transis"),))
-        life.said[:] = [said._replace(seq=0) for said in life.said]
-    return history
-
-
 @pytest.mark.parametrize("broken", CASES, ids=lambda one: one.name)
 def test_a_broadcast_domain_breaks_the_same_by_the_same(broken: Case) -> None:
     verdicts = check_groups(in_a_domain(story(broken.text)))
@@ -115,41 +103,10 @@ def test_a_clean_history_is_clean_in_a_broadcast_domain() -> None:
     assert {one.status for one in verdicts.by_property.values()} == {Status.PASS}
 
 
-# r parts: what was left to be ordered it gets in a configuration of its own, others in the view.
-PARTED = CLEAN.replace("say m3, m1, m2, m4,", "say m3, m1, m2, m4 at T/8,")
-
-
-def test_each_side_of_a_partition_has_places_of_its_own() -> None:
-    history = in_a_domain(story(PARTED))
-    rows = history.lives[3, 1].heard[1]
-    own_side = history.lives[3, 1].confs[1].conf_id
-    rows[-1] = rows[-1]._replace(ring_id=own_side)
-    assert "G4" not in check_groups(history).failed
-    rows[-1] = rows[-1]._replace(ring_id=rows[0].ring_id)
-    assert "G4" in check_groups(history).failed
-
-
-def test_nobody_is_asked_for_what_was_told_on_another_side() -> None:
-    text = CLEAN.replace("u1, ", "").replace(
-        "u2, ", ""
-    )  # p and q end in the view that r parts from
-    text = text.replace("v1: a at 1", "m9: r.1 to a at T/20\n    v1: a at 1")
-    text = text.replace("m2, m4, close", "m2, m4, say m9, m9, close")
-    history = in_a_domain(story(text))
-    rows = history.lives[3, 1].heard[1]
-    assert "G3" in check_groups(history).failed
-    rows[-1] = rows[-1]._replace(ring_id=RingId(6, 3))
-    assert "G3" not in check_groups(history).failed
-
-
-def test_a_cause_comes_first_on_a_side_of_its_own_as_well() -> None:
-    text = CLEAN.replace("say m3, m1, m2, m4,", "say m3, m1, m2 at T/M2, m4 at T/M4,")
-    for m2, m4, is_broken in (("8", "10", False), ("10", "8", True)):
-        history = in_a_domain(story(text.replace("M2", m2).replace("M4", m4)))
-        rows = history.lives[3, 1].heard[1]
-        own_side = history.lives[3, 1].confs[1].conf_id
-        rows[1:] = [row._replace(ring_id=own_side) for row in rows[1:]]
-        assert ("G8" in check_groups(history).failed) is is_broken
+@pytest.mark.parametrize("name", SIDES)
+def test_each_side_of_a_partition_has_places_of_its_own(name: str) -> None:
+    make, about, is_broken = SIDES[name]
+    assert (about in check_groups(make()).failed) is is_broken
 
 
 # p and q answer each other by what is not ordered; what is basic comes to p before its cause.

@@ -13,11 +13,11 @@ from evensong.cli.main import main
 from evensong.errors import BadTrace
 from evensong.spark import audit
 from evensong.spark.auditing import run_audit
-from evensong.spark.properties import PROPERTIES, Finding
+from evensong.spark.properties import BY_ENGINE, PROPERTIES, Finding
 from evensong.spark.settings import IS_TINY, TINY
 from evensong.trace.columns import parquet_options
 from evensong.trace.parquet import write_trace
-from tests.sim.history_language import history
+from tests.sim.history_language import history, with_limits
 
 GOOD = """p: conf R1{p,q}, send m1, del m1, quiesce
           q: conf R1{p,q}, del m1, quiesce"""
@@ -227,9 +227,59 @@ def test_verdicts_come_in_the_order_of_the_catalogue_and_each_is_told_of(
 ) -> None:
     told: list[tuple[str, int, int]] = []
     found = run_audit(spark, [str(trace)], told=lambda *step: told.append(step))
-    assert [one.property for one in found.verdicts] == list(PROPERTIES)
-    assert sorted(name for name, _, _ in told) == sorted(PROPERTIES)
-    assert [at for _, at, _ in told] == list(range(len(PROPERTIES)))
+    promised = BY_ENGINE["totem"]
+    assert tuple(one.property for one in found.verdicts) == promised
+    assert sorted(name for name, _, _ in told) == sorted(promised)
+    assert [step[1:] for step in told] == [(at, len(promised)) for at in range(len(promised))]
+
+
+def test_a_run_is_held_to_what_its_own_engine_promises(spark: SparkSession, tmp_path: Path) -> None:
+    text = "p: conf R1{p}, send m1, del m1, quiesce"
+    write_trace(history(text), tmp_path, "ring")
+    write_trace(with_limits(history(text), engine="transis"), tmp_path, "transis")
+    told: list[tuple[str, int, int]] = []
+    asked = ["EVS2.1", "TM1", "LM1"]
+    found = run_audit(spark, [str(tmp_path)], asked, told=lambda *step: told.append(step))
+    assert {(one.run_id, one.property, one.status) for one in found.verdicts} == {
+        ("ring", "EVS2.1", "pass"),
+        ("ring", "TM1", "pass"),
+        ("transis", "EVS2.1", "pass"),
+        ("transis", "LM1", "pass"),
+    }
+    assert [step[1:] for step in told] == [(at, 4) for at in range(4)]
+    assert (found.runs, found.n_events) == (["ring", "transis"], 10)
+
+
+def test_a_promise_of_another_engine_proves_nothing(spark: SparkSession, trace: Path) -> None:
+    found = run_audit(spark, [str(trace)], ["LA1"])
+    assert (found.verdicts, found.verdict) == ([], "inconclusive")
+    (doubts,) = found.doubts.values()
+    assert doubts == ["nothing that was asked is promised by totem"]
+
+
+@pytest.mark.parametrize("engines", [("totem", "transis"), ("xamp", "xamp")])
+def test_a_run_that_is_not_of_one_known_engine_is_refused(
+    engines: tuple[str, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    mixed = history("p: conf R1{p,q}, quiesce\nq: conf R1{p,q}, quiesce")
+    for life, engine in zip(mixed.lives.values(), engines, strict=True):
+        life.events[0] = life.events[0]._replace(aux=(("engine", engine),))
+    write_trace(mixed, tmp_path, "mixed")
+    with pytest.raises(
+        BadTrace, match=f"run mixed: its engines are {', '.join(sorted({*engines}))}"
+    ):
+        run_audit(spark, [str(tmp_path)])
+
+
+def test_a_service_that_the_engine_of_a_run_does_not_have_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    text = "p: conf R1{p}, send m1 basic, del m1, quiesce"
+    write_trace(history(text), tmp_path, "ring")
+    write_trace(with_limits(history(text), engine="transis"), tmp_path, "transis")
+    found = run_audit(spark, [str(tmp_path)], ["EVS1.3"], keep_going=True)
+    assert found.runs == ["transis"]
+    assert found.refused == ["run ring: sends have service 0, which totem has not"]
 
 
 @pytest.mark.parametrize("name", ["EVS1.2", "G1"])

@@ -186,11 +186,11 @@ def test_a_service_that_nothing_is_promised_of_is_refused_by_name(
     path = run / "node=1" / f"{table}-0000.parquet"
     rows = pq.read_table(path)
     at = rows.schema.get_field_index("service")
-    basic = rows.set_column(at, rows.schema.field(at), pa.array([0], pa.uint8()))
-    pq.write_table(basic, path, write_statistics=has_statistics)
+    other = rows.set_column(at, rows.schema.field(at), pa.array([9], pa.uint8()))
+    pq.write_table(other, path, write_statistics=has_statistics)
     found = find_places(spark, [str(run)], tmp_path / "scratch")
-    assert found.refused == [f"{path}: service 0 is not one of a ring"]
-    with pytest.raises(BadTrace, match=rf"trace: {table} have service 0, of no ring"):
+    assert found.refused == [f"{path}: service 9 is not one of any engine"]
+    with pytest.raises(BadTrace, match=rf"trace: {table} have service 9, of no engine"):
         _elsewhere(spark, f"file:{tmp_path}/trace")
 
 

@@ -17,7 +17,7 @@ from evensong.cli.progress import Progress
 from evensong.spark.session import add_spark_options, check_pyspark, session_from
 
 if TYPE_CHECKING:
-    from evensong.spark.auditing import Audit
+    from evensong.spark.auditing import Audit, Told
     from evensong.spark.verdicts import Verdict
 
 SHOWN_MAX: Final = 20  # reasons and refused traces that are told one by one
@@ -74,10 +74,9 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_page(args.report)
     properties: list[str] | None = args.properties
-    total = len(properties or PROPERTIES)
     with (
         session_from(args, "evensong audit", n_bytes=size_of(args.paths)) as spark,
-        Progress("audit", total) as progress,
+        Progress("audit", len(properties or PROPERTIES)) as progress,
         scratch_directory() as scratch,
     ):
         found = run_audit(
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             properties,
             keep_going=args.keep_going,
             running_end="quiesce" if args.quiesced else "",
-            told=lambda _, number, __: progress.advance(int(number > 0)),
+            told=progress_of(progress),
             scratch=scratch,
         )
         report = None
@@ -101,6 +100,16 @@ def run(args: argparse.Namespace) -> int:
     if report is not None:
         write_report(args.report, report)  # last: the verdicts are told, whatever becomes of it
     return {BROKEN: EXIT_VIOLATION, INCONCLUSIVE: EXIT_UNREACHABLE}.get(found.verdict, EXIT_OK)
+
+
+def progress_of(progress: Progress) -> "Told":
+    """Return what hears of each property that is begun, of which the traces' engines decide."""
+
+    def told(_: str, number: int, total: int) -> None:
+        progress.expect(total)
+        progress.advance(int(number > 0))
+
+    return told
 
 
 def plain(found: "Audit") -> dict[str, object]:

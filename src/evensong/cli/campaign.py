@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from evensong.cli import runs
+from evensong.cli.audit import progress_of
 from evensong.cli.command import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -331,7 +332,7 @@ class _Command:
                 self._spark,
                 [self._store.folder.local(TRACES)],
                 keep_going=True,  # a run that broke may have left what is no trace; it is named
-                told=lambda _, number, __: progress.advance(int(number > 0)),
+                told=progress_of(progress),
             )
         self._store.add_audit(found.verdicts)
         return Audited(len(traced), disagreements(found.verdicts, self._statuses), found.refused)

@@ -43,7 +43,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._label: Final = label
-        self._total: Final = total
+        self._total = total
         self._display: Final = display if display is not None else display_for(sys.stderr)
         self._clock: Final = clock
         self._done = 0
@@ -54,6 +54,10 @@ class Progress:
     def __enter__(self) -> Self:
         self._started_at = self._shown_at = self._clock()
         return self
+
+    def expect(self, total: int) -> None:
+        """Say how many steps there are, now that it is known."""
+        self._total = total
 
     def advance(self, steps: int = 1) -> None:
         """Count steps that are done."""

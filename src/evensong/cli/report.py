@@ -58,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
     check_page(args.output)
     if args.tables and not is_elsewhere(args.tables):
         check_page(Path(args.tables) / "verdicts")
+
+    def begin(_: str, __: int, total: int) -> None:
+        progress.expect(total + STEPS)
+        progress.advance()
+
     tables = ["--tables", args.tables] if args.tables else []
     command = ["report", *args.paths, "--output", str(args.output), *tables]
     with (
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             args.paths,
             keep_going=args.keep_going,
             running_end="quiesce" if args.quiesced else "",
-            told=lambda *_: progress.advance(),
+            told=begin,
             scratch=scratch,
         )
         sources = [source_of(path) for path in args.paths]

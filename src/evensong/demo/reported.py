@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evensong.spark.auditing import run_audit
-from evensong.spark.properties import PROPERTIES
 from evensong.spark.reporting import STEPS, report_of, source_of, write_report
 from evensong.spark.scratch import scratch_directory
 from evensong.spark.session import session
@@ -30,19 +29,24 @@ class Reported(NamedTuple):
 
 def report_on(directory: Path, page: Path, told: Callable[[int, int], None]) -> Reported:
     """Audit the traces below a directory and write the page; `told` hears how far it is."""
-    total = len(PROPERTIES) + STEPS
+    total = STEPS
     done = 0
 
-    def advance(*_: object) -> None:
+    def advance() -> None:
         nonlocal done
         done += 1
         told(min(done, total), total)
+
+    def begin(_: str, __: int, n_properties: int) -> None:
+        nonlocal total
+        total = n_properties + STEPS
+        advance()
 
     with (
         session("evensong demo", conf=TINY, quick=True) as spark,
         scratch_directory() as scratch,
     ):
-        found = run_audit(spark, [str(directory)], told=advance, scratch=scratch)
+        found = run_audit(spark, [str(directory)], told=begin, scratch=scratch)
         source = replace(source_of(str(directory)), name="the traces of this demonstration")
         write_report(page, report_of(found, [source], ["demo"], advance=advance))
         return Reported(page, found.verdict, len(found.overall), found.n_events, found.n_violations)

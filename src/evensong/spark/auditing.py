@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from evensong.errors import BadTrace
 from evensong.spark.history import LIFE, History
-from evensong.spark.places import find_places
+from evensong.spark.places import find_places, foreign_services
 from evensong.spark.properties import PROPERTIES
 from evensong.spark.reading import Trace, read_places
 from evensong.spark.scratch import scratch_directory
@@ -73,13 +73,15 @@ def _doubts(audit: Audit, run_id: str) -> list[str]:
     absent = [life for life in audit.history.absent if life.run_id == run_id]
     levels = sorted({life.level for life in unseen if life.level != LEVELS[-1]})
     n_cut = sum(life.level == LEVELS[-1] for life in unseen)
-    order = [one for one in audit.verdicts if one.run_id == run_id and one.property in OF_ORDER]
+    verdicts = [one for one in audit.verdicts if one.run_id == run_id]
+    order = [one for one in verdicts if one.property in OF_ORDER]
     is_silent = bool(order) and not any(one.n_checked for one in order)
     told = (
         (levels, f"messages were not traced (level {', '.join(levels)})"),
         (n_cut, f"{n_cut} lives are without their beginning"),
         (absent, f"{len(absent)} lives have no trace here"),
         (is_silent and not unseen, "nothing was delivered in what is here"),
+        (not verdicts, f"nothing that was asked is promised by {lives[0].engine}"),
     )
     return [doubt for is_so, doubt in told if is_so]
 
@@ -131,7 +133,10 @@ def _history(
     history = History(spark, trace, last_ends)
     refused: dict[str, str] = {}
     # Where events tell nothing, what else is wrong is not asked: nothing would come of it.
-    for find in (_senseless, _misfits):
+    checks = [_senseless, _misfits]
+    if any(place.has_other_services for place in places):
+        checks.insert(1, foreign_services)
+    for find in checks:
         more = find(history)
         if more:
             _stop_if(sorted(more.values()), keep_going)
@@ -154,7 +159,14 @@ def _without(trace: Trace, runs: Iterable[str]) -> Trace:
 
 def _misfits(history: History) -> dict[str, str]:
     """Return what makes rows of a run no trace: positions missing, lives without events."""
-    totals = history.evidence.totals
+    found: dict[str, str] = {}
+    for part in history.parts:
+        found |= _misfits_of(part)
+    return found
+
+
+def _misfits_of(history: History) -> dict[str, str]:
+    totals = history.account.totals
     strange = totals.join(history.lives, list(LIFE), "left_anti")
     found = {
         row["run_id"]: f"node {row['node']}/{row['incarnation']} of run {row['run_id']}: "
@@ -172,7 +184,8 @@ def _misfits(history: History) -> dict[str, str]:
 
 def _n_rows(history: History) -> int:
     """Return the number of deliveries and sends."""
-    evidence = history.evidence
-    delivered = evidence.totals.agg({"n_deliveries": "sum"}).first()
-    sent = evidence.sent.agg({"n_sends": "sum"}).first()
-    return sum(int(row[0] or 0) for row in (delivered, sent) if row is not None)
+    sums = []
+    for part in history.parts:
+        sums.append(part.account.totals.agg({"n_deliveries": "sum"}).first())
+        sums.append(part.account.sent.agg({"n_sends": "sum"}).first())
+    return sum(int(row[0] or 0) for row in sums if row is not None)

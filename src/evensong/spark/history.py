@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from evensong.core.engine import TOTEM, TRANSIS
 from evensong.sim.evs.limits import DISTURBANCES, NAMES
-from evensong.spark.lives import Life, lives_table, read_lives
+from evensong.spark.lives import Life, ReadLives, lives_table, read_lives
 from evensong.spark.session import for_small_tables
 
 if TYPE_CHECKING:
+    from evensong.spark.domain import Domain
     from evensong.spark.matching import Matching
     from evensong.spark.reading import Trace
-    from evensong.spark.soundness import Evidence, Segment
+    from evensong.spark.segmented import Segment
+    from evensong.spark.soundness import Evidence
     from evensong.spark.streams import Streams
 
 LIFE: Final = ("run_id", "node", "incarnation")
@@ -47,10 +50,30 @@ class History:
         spark: SparkSession,
         trace: "Trace",
         last_ends: Mapping[tuple[str, int], str] | None = None,
+        lives: ReadLives | None = None,
     ) -> None:
         self.spark: Final = spark
         self.trace: Final = trace
-        self.known_lives, self.refused = read_lives(trace.events, last_ends or {})
+        self.known_lives, self.refused = lives or read_lives(trace.events, last_ends or {})
+
+    @cached_property
+    def parts(self) -> "list[History]":
+        """The histories of the runs of each engine: this one, if all are of one."""
+        engines = sorted({life.engine for life in self.known_lives})
+        return [self] if len(engines) < 2 else [self._part(engine) for engine in engines]
+
+    def _part(self, engine: str) -> "History":
+        from evensong.spark.reading import Trace
+
+        lives = [life for life in self.known_lives if life.engine == engine]
+        is_of_it = F.col("run_id").isin(*{life.run_id for life in lives})
+        trace = Trace(*(table.where(is_of_it) for table in self.trace))
+        return History(self.spark, trace, lives=ReadLives(lives, {}))
+
+    @property
+    def engine(self) -> str:
+        """What ordered messages in these runs; of several engines, `parts` has each by itself."""
+        return self.known_lives[0].engine if self.known_lives else TOTEM
 
     @cached_property
     def lives(self) -> DataFrame:
@@ -165,6 +188,18 @@ class History:
         return Evidence(self)
 
     @cached_property
+    def domain(self) -> "Domain":
+        """The same of runs of a broadcast domain."""
+        from evensong.spark.domain import Domain
+
+        return Domain(self)
+
+    @property
+    def account(self) -> "Evidence | Domain":
+        """What was sent and delivered in all, whatever the engine."""
+        return self.domain if self.engine == TRANSIS else self.evidence
+
+    @cached_property
     def matching(self) -> "Matching":
         """Deliveries held against sends."""
         from evensong.spark.matching import Matching
@@ -183,14 +218,17 @@ class History:
         """The configurations that are judged row by row; all others are sound."""
         from evensong.spark.matching import segments_of
 
-        return segments_of(self)
+        return self.domain.segments() if self.engine == TRANSIS else segments_of(self)
 
     @cached_property
     def absent(self) -> list[Life]:
         """Lives that must have been, and have no trace."""
         from evensong.spark.absent import find_absent
 
-        return find_absent(self, self.matching.strangers)
+        if len(self.parts) > 1:
+            return sorted(life for part in self.parts for life in part.absent)
+        is_domain = self.engine == TRANSIS
+        return find_absent(self, (self.domain if is_domain else self.matching).strangers)
 
     @cached_property
     def all_lives(self) -> DataFrame:
@@ -251,4 +289,10 @@ class History:
     @cached_property
     def sound_coms(self) -> DataFrame:
         """com(c) of every life, for each c that the digests prove sound."""
-        return self.matching.not_in(self.segments, self.evidence.coms)
+        return self.sound(self.account.coms)
+
+    def sound(self, rows: DataFrame) -> DataFrame:
+        """Return rows of configurations that are not judged row by row, by their `rank`."""
+        from evensong.spark.segmented import not_in
+
+        return not_in(self.spark, self.segments, rows)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evensong.core.engine import ENGINES, TOTEM
 from evensong.errors import BadTrace
-from evensong.sim.setup import TOTEM
 from evensong.spark.tables import small_table
 from evensong.trace.assembly import ENDS, ETYPES
 from evensong.trace.parquet import KINDS
@@ -23,7 +23,8 @@ CONF_ID: Final = r"^(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,9})$"
 SCHEMA: Final = (
     "run_id string, node bigint, incarnation bigint, level string, is_blank boolean, "
     "is_bare boolean, is_absent boolean, has_gap boolean, gap_pos bigint, gap_pseq bigint, "
-    "gap_sends bigint, ended string, is_cut boolean, n_events bigint, submitted bigint"
+    "gap_sends bigint, ended string, is_cut boolean, n_events bigint, submitted bigint, "
+    "engine string"
 )
 
 
@@ -45,6 +46,7 @@ class Life(NamedTuple):
     is_cut: bool = True  # it may have gone on where its recording stops
     n_events: int = 0  # with an end that was inferred
     submitted: int | None = None  # units that its client handed over, if its end tells
+    engine: str = TOTEM  # of its run
 
     @property
     def name(self) -> str:
@@ -91,8 +93,25 @@ def read_lives(events: DataFrame, last_ends: Mapping[tuple[str, int], str]) -> R
             lives.append(_life(row.asDict()))
         except BadTrace as error:
             refused.setdefault(row["run_id"], str(error))
-    lives = [life for life in lives if life.run_id not in refused]
-    return ReadLives(_settled(_judged(lives), last_ends), refused)
+    lives = _judged(life for life in lives if life.run_id not in refused)
+    engines = _engines(lives, refused)
+    lives = [life._replace(engine=engines[life.run_id]) for life in lives if life.run_id in engines]
+    return ReadLives(_settled(lives, last_ends), refused)
+
+
+def _engines(lives: Iterable[Life], refused: dict[str, str]) -> dict[str, str]:
+    """Return the engine of each run, which its lives tell; refuse runs that are not of one."""
+    told: dict[str, set[str]] = {}
+    for life in lives:
+        told.setdefault(life.run_id, set()).update([] if life.is_blank else [life.engine])
+    found = {}
+    for run_id, names in told.items():
+        engines = names or {TOTEM}
+        if len(engines) > 1 or not engines <= set(ENGINES):
+            refused[run_id] = f"run {run_id}: its engines are {', '.join(sorted(engines))}"
+        else:
+            found[run_id] = engines.pop()
+    return found
 
 
 def _makes_sense() -> Column:
@@ -119,8 +138,6 @@ def _check_events(life: Life, row: dict[str, object]) -> None:
     if row["strange"] is not None:
         kinds = ", ".join(ETYPES)
         raise BadTrace(f"{life.name}: an event {str(row['strange'])[:50]!r} is none of {kinds}")
-    if row["engine"] not in (None, TOTEM):
-        raise BadTrace(f"{life.name}: is of {row['engine']}, and the audit knows rings only so far")
     if row["bad_conf"] is not None:
         raise BadTrace(
             f"{life.name}: event {row['bad_conf']} is a configuration without its id, kind, "
@@ -136,7 +153,7 @@ def _life(row: dict[str, object]) -> Life:
     assert isinstance(run_id, str)
     for number in (node, incarnation, first, last, n_events, n_starts):
         assert isinstance(number, int)
-    life = Life(run_id, int(str(node)), int(str(incarnation)))
+    life = Life(run_id, int(str(node)), int(str(incarnation)), engine=str(row["engine"] or TOTEM))
     _check_events(life, row)
     level = str(row["level"] or LEVELS[-1])
     gap = row["gap"]

@@ -16,14 +16,13 @@ from evensong.spark import digests
 from evensong.spark.absent import SPOKEN
 from evensong.spark.digests import OF_DELIVERY, OF_SEND, SHIFT
 from evensong.spark.history import LIFE, kept
-from evensong.spark.soundness import COM, Evidence, Segment, merged
-from evensong.spark.tables import small_table
+from evensong.spark.segmented import COM, Segment, merged, not_in, segments_table, spans_in
+from evensong.spark.soundness import Evidence
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
 
 UNIT: Final = ("sender", "sender_inc", "origin_no")
-SEGMENTS: Final = "run_id string, lo int, hi int, segment int"
 
 
 class Matching:
@@ -33,21 +32,6 @@ class Matching:
         self.evidence: Final = evidence
         self.history: Final = evidence.history
         self.first: Final = merged(evidence.doubts)
-
-    def segments_table(self, segments: list[Segment]) -> DataFrame:
-        """Return segments as a table, numbered."""
-        rows = [(*segment, number) for number, segment in enumerate(segments)]
-        return small_table(self.history.spark, rows, SEGMENTS)
-
-    def spans_in(self, segments: list[Segment]) -> DataFrame:
-        """Return which spans lie in which segment."""
-        table = F.broadcast(self.segments_table(segments))
-        return (
-            self.evidence.spans.select(*LIFE, "conf_no", "rank")
-            .join(table, "run_id")
-            .where("lo is null or rank between lo and hi")
-            .select(*LIFE, "conf_no", "rank", "segment", F.col("lo").isNull().alias("is_whole"))
-        )
 
     @cached_property
     def sends(self) -> DataFrame:
@@ -84,21 +68,7 @@ class Matching:
 
     def _not_in_doubt(self, rows: DataFrame) -> DataFrame:
         """Leave out what will be judged row by row anyway."""
-        return self.not_in(self.first, rows)
-
-    def not_in(self, segments: list[Segment], rows: DataFrame) -> DataFrame:
-        """Leave out what lies in a segment."""
-        if not segments:
-            return rows
-        doubtful = F.broadcast(self.segments_table(segments)).alias("doubtful")
-        return rows.alias("rows").join(
-            doubtful,
-            F.expr(
-                "rows.run_id = doubtful.run_id and"
-                " (doubtful.lo is null or rows.rank between doubtful.lo and doubtful.hi)"
-            ),
-            "left_anti",
-        )
+        return not_in(self.history.spark, self.first, rows)
 
     @cached_property
     def picked(self) -> DataFrame:
@@ -253,7 +223,9 @@ class Matching:
 
     def _strays_in(self, segments: list[Segment]) -> DataFrame:
         """Strays among all rows of segments, which may lead out of them."""
-        inside = self.spans_in(segments).select(*LIFE, "conf_no", "rank")
+        inside = spans_in(self.history.spark, segments, self.evidence.spans).select(
+            *LIFE, "conf_no", "rank"
+        )
         rows = (
             self.history.deliveries.join(F.broadcast(inside), [*LIFE, "conf_no"])
             .select(*COM, *UNIT)
@@ -283,8 +255,9 @@ class Matching:
             unknown = self.open_units.where("is_unknown").select(*COM, "sender", "sender_inc")
             heard.append(unknown.distinct().join(where, list(COM)).select(*SPOKEN))
         if self.doubtful:
-            inside = self.spans_in(self.doubtful).where("not is_whole").select(*LIFE, "conf_no")
-            table = self.segments_table(self.doubtful).where("lo is null")
+            spans = spans_in(history.spark, self.doubtful, evidence.spans)
+            inside = spans.where("not is_whole").select(*LIFE, "conf_no")
+            table = segments_table(history.spark, self.doubtful).where("lo is null")
             known = history.lives.select(
                 "run_id", F.col("node").alias("sender"), F.col("incarnation").alias("sender_inc")
             )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from evensong.core.effects import Service
+from evensong.core.engine import TOTEM, TRANSIS
 from evensong.errors import BadTrace
 from evensong.spark.reading import AS_NAMED
 from evensong.spark.trouble import file_trouble
@@ -25,7 +26,15 @@ from evensong.trace.convert import merge_into
 from evensong.trace.directory import Place as Directory
 from evensong.trace.directory import find, sources_in, steadily
 from evensong.trace.parquet import node_of, parts_among, parts_in, runs_in
-from evensong.trace.schema import CODE_BY_SERVICE, COLUMNS, LATER, TABLES, arrow, schema
+from evensong.trace.schema import (
+    CODE_BY_SERVICE,
+    COLUMNS,
+    LATER,
+    SERVICE_BY_CODE,
+    TABLES,
+    arrow,
+    schema,
+)
 from evensong.trace.spool import spools_in
 
 if TYPE_CHECKING:
@@ -33,11 +42,14 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
     from pyspark.sql import SparkSession
 
+    from evensong.spark.history import History
+
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WILD: Final = re.compile(r"[*?\[{]")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"  # by which Spark means null
 RING_CODES: Final = (CODE_BY_SERVICE[Service.AGREED], CODE_BY_SERVICE[Service.SAFE])
+CODES: Final = {TOTEM: RING_CODES, TRANSIS: tuple(SERVICE_BY_CODE)}  # what each engine has
 SERVED: Final = ("deliveries", "sends")
 _NODE: Final = re.compile(r"(.*)/(run_id=([^/]+)/node=([1-9][0-9]*))")
 
@@ -50,6 +62,9 @@ class Place(NamedTuple):
     nodes: tuple[tuple[str, int], ...]  # run and node
     last_end: str = ""  # how a node's last life ended if its trace does not say
     has_dictionaries: bool = False  # written in a way that Spark reads slowly
+    has_other_services: bool = (
+        False  # some that a ring has not; only an engine tells whether it may
+    )
 
 
 class Found(NamedTuple):
@@ -165,10 +180,9 @@ def _look_at(directory: Directory, scratch: Path, running_end: str, found: Found
         root = _converted(root, scratch / str(len(found.places)))
     for run_id, run in runs_in(root).items():
         with _refusing(found):
-            nodes, has_dictionaries = _look_at_run(run)
+            nodes, seen = _look_at_run(run)
             whose = tuple((run_id, node) for node in nodes)
-            place = Place(str(run.parent), (str(run),), whose, last_end, has_dictionaries)
-            found.places.append(place)
+            found.places.append(Place(str(run.parent), (str(run),), whose, last_end, *seen))
 
 
 def _is_running(state: Path) -> bool:
@@ -196,21 +210,27 @@ def _converted(root: Path, target: Path) -> Path:
     return steadily(root, convert)
 
 
-def _look_at_run(run: Path) -> tuple[list[int], bool]:
+class Seen(NamedTuple):
+    """What files turned out to be like."""
+
+    has_dictionaries: bool
+    has_other_services: bool
+
+
+def _look_at_run(run: Path) -> tuple[list[int], Seen]:
     """Refuse a run with a file missing, damaged or of another schema; return its nodes."""
     _check_name(run.name.removeprefix("run_id="), str(run))
     _refuse_strays(run)
     nodes = []
-    has_dictionaries = False
+    seen = []
     for folder in sorted(run.glob("node=*")):
         os.listdir(folder)  # which says why it cannot be read; to a pattern it is merely empty
         nodes.append(node_of(folder))
         for table, parts in parts_in(folder).items():
-            for part in parts:
-                has_dictionaries |= _look_at_file(folder / part_name(table, part), table)
+            seen += [_look_at_file(folder / part_name(table, part), table) for part in parts]
     if not nodes:
         raise BadTrace(f"{run}: has no node=… in it")
-    return nodes, has_dictionaries
+    return nodes, Seen(*map(any, zip(*seen, strict=True)))
 
 
 def _check_name(run_id: str, place: str) -> None:
@@ -232,8 +252,8 @@ def _refuse_strays(run: Path) -> None:
                 raise BadTrace(f"{path}: is no part of a trace, and lies among them")
 
 
-def _look_at_file(path: Path, table: str) -> bool:
-    """Refuse a file that is no part of the table; return whether Spark would read it slowly."""
+def _look_at_file(path: Path, table: str) -> Seen:
+    """Refuse a file that is no part of the table; return what it is like."""
     pa, parquet = arrow(), arrow("pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
@@ -247,16 +267,18 @@ def _look_at_file(path: Path, table: str) -> bool:
     if emptied:
         raise BadTrace(f"{path}: column {emptied[0]} has nulls")
     for code in services:  # of another one nothing would be judged
-        if code not in RING_CODES:
-            raise BadTrace(f"{path}: service {code} is not one of a ring")
+        if code not in SERVICE_BY_CODE:
+            raise BadTrace(f"{path}: service {code} is not one of any engine")
+    has_other_services = not services <= set(RING_CODES)
     if not metadata.num_row_groups:
-        return False
+        return Seen(False, has_other_services)
     columns = metadata.row_group(0)
     wide = {name for name, kind, _ in COLUMNS[table] if kind == "uint64"}
-    return any(
+    has_dictionaries = any(
         columns.column(at).path_in_schema in wide and columns.column(at).has_dictionary_page
         for at in range(columns.num_columns)
     )
+    return Seen(has_dictionaries, has_other_services)
 
 
 def _check_schema(path: Path, table: str, written: "Schema") -> None:
@@ -323,7 +345,9 @@ def _elsewhere(spark: "SparkSession", path: str) -> list[Place]:
         folders = tuple(folder for folder, _, _ in found)
         whose_all = tuple((run_id, node) for _, run_id, node in found)
         place = Place(base, folders, whose_all)
-        places.append(place._replace(has_dictionaries=_probe(spark, place)))
+        has_other_services = _probe(spark, place)
+        # Nobody looked at how it is encoded: then the way that is always right.
+        places.append(place._replace(has_dictionaries=True, has_other_services=has_other_services))
     return places
 
 
@@ -345,7 +369,8 @@ def _listed(spark: "SparkSession", path: str, pattern: str) -> list[str]:
 
 
 def _probe(spark: "SparkSession", place: Place) -> bool:
-    """Refuse a schema that is not ours; return whether to read in the slow way."""
+    """Refuse a schema that is not ours; return whether there are services that a ring has not."""
+    has_other_services = False
     for table in TABLES:
         read = spark.read.option("pathGlobFilter", f"{table}-*.parquet").option(AS_NAMED, "false")
         rows = read.parquet(*place.folders)
@@ -359,11 +384,30 @@ def _probe(spark: "SparkSession", place: Place) -> bool:
         if emptied is not None:
             column = next(name for name in whole if emptied[name] is None)
             raise BadTrace(f"{place.base}: {table} have nulls in column {column}")
-        served = " and ".join(f"service <> {code}" for code in RING_CODES)
-        strange = rows.where(served).first() if table in SERVED else None
-        if strange is not None:
-            raise BadTrace(f"{place.base}: {table} have service {strange['service']}, of no ring")
-    return True  # nobody looked at how it is encoded: then the way that is always right
+        if table in SERVED:
+            strange = rows.where(_is_none_of(SERVICE_BY_CODE)).first()
+            if strange is not None:
+                code = strange["service"]
+                raise BadTrace(f"{place.base}: {table} have service {code}, of no engine")
+            has_other_services |= rows.where(_is_none_of(RING_CODES)).first() is not None
+    return has_other_services
+
+
+def _is_none_of(codes: Iterable[int]) -> str:
+    return " and ".join(f"service <> {code}" for code in codes)
+
+
+def foreign_services(history: "History") -> dict[str, str]:
+    """Return which runs have rows of a service that their engine does not have, and what."""
+    found: dict[str, str] = {}
+    for part in history.parts:
+        for table in SERVED:
+            rows = getattr(part.trace, table).where(_is_none_of(CODES[part.engine]))
+            for row in rows.groupBy("run_id").agg({"service": "min"}).collect():
+                found[row[0]] = (
+                    f"run {row[0]}: {table} have service {row[1]}, which {part.engine} has not"
+                )
+    return found
 
 
 def _refuse_twins(found: Found) -> None:

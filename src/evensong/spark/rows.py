@@ -17,14 +17,19 @@ from evensong.sim import evs
 from evensong.sim.evs import Finding, Reading
 from evensong.sim.evs.sets import owed_by_members
 from evensong.sim.history import Delivery, Event, History, Life, LifeId, Send
+from evensong.sim.transis import judge as lansis_judge
 from evensong.spark.absent import ring_id
 from evensong.spark.witness import Teller
 from evensong.trace.schema import SERVICE_BY_CODE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
-JUDGED: Final = (
+    Judge = Callable[[Reading], Finding]
+
+OF_RINGS: Final = (
     "EVS1.1",
     "EVS1.3",
     "EVS1.4",
@@ -43,6 +48,21 @@ JUDGED: Final = (
     "TG",
     "FIFO",
 )
+OF_DOMAINS: Final = (
+    "EVS1.1",
+    "EVS1.3",
+    "EVS1.4",
+    "EVS2.2",
+    "EVS3",
+    "TR2",
+    "TR3",
+    "LV1",
+    "LV2",
+    "LC1",
+    "LA1",
+    "LS1",
+    "LB1",
+)
 AGAIN: Final = "again"  # no property: how many deliveries were second ones
 OWN: Final = "own"  # no property: how many of its own units a life delivered
 CONF, DELIVERY, SEND, LIFE = range(4)
@@ -51,7 +71,7 @@ INPUT: Final = (
     "pos bigint, ring_seq bigint, ring_rep bigint, seq bigint, sender bigint, sender_inc bigint, "
     "origin_no bigint, service int, size bigint, digest bigint, t_us bigint, conf_id string, "
     "prev_id string, is_transitional boolean, members array<bigint>, ended string, "
-    "submitted bigint, stable_seq bigint"
+    "submitted bigint, stable_seq bigint, after_gap boolean"
 )
 OUTPUT: Final = (
     "run_id string, segment int, property string, is_count boolean, n_checked bigint, "
@@ -63,13 +83,23 @@ Columns = dict[str, list]  # type: ignore[type-arg]  # columns of several types
 
 
 def judge_segment(table: "pa.Table") -> "pa.Table":
-    """Judge the rows of one segment; return counts and violations."""
+    """Judge the rows of one segment of a ring; return counts and violations."""
+    return _judge(table, [evs.PROPERTIES[name] for name in OF_RINGS])
+
+
+def judge_domain_segment(table: "pa.Table") -> "pa.Table":
+    """Judge the rows of one segment of a broadcast domain likewise."""
+    judges = [lansis_judge.PROPERTIES[name] for name in OF_DOMAINS]
+    return _judge(table, [*judges, lansis_judge.names_used_twice])
+
+
+def _judge(table: "pa.Table", judges: "list[Judge]") -> "pa.Table":
     import pyarrow as pa
 
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     run_id, segment = columns["run_id"][0], columns["segment"][0]
     reading = Reading(_history(columns))
-    findings = [evs.PROPERTIES[name](reading) for name in JUDGED]
+    findings = [judge(reading) for judge in judges]
     findings += [members_deliver(reading, _submitters(columns)), _second_deliveries(reading)]
     findings.append(_shared_positions(reading, columns))
     teller = Teller(reading, (v for one in findings for v in one.violations[:STORIES_MAX]))
@@ -220,7 +250,7 @@ def _deliveries(columns: Columns, places: Iterable[int]) -> Iterable[Delivery]:
             _service(columns["service"][at]),
             False,
             columns["stable_seq"][at],
-            False,
+            columns["after_gap"][at],
             columns["size"][at],
             columns["digest"][at] % _WIDTH,
             columns["t_us"][at],

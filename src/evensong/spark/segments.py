@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from evensong.core.engine import TRANSIS
 from evensong.spark import rows
 from evensong.spark.history import LIFE, kept
 from evensong.spark.lives import lives_table
+from evensong.spark.segmented import segments_table, spans_in
 from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
@@ -28,14 +30,16 @@ def judge_rows(history: "History") -> DataFrame:
     if not segments:
         return small_table(history.spark, [], rows.OUTPUT)
     found = rows_of_segments(history).groupBy("run_id", "segment")
-    return kept(found.applyInArrow(rows.judge_segment, rows.OUTPUT))
+    is_domain = history.engine == TRANSIS
+    judge = rows.judge_domain_segment if is_domain else rows.judge_segment
+    return kept(found.applyInArrow(judge, rows.OUTPUT))
 
 
 def rows_of_segments(history: "History") -> DataFrame:
     """Return all that the segments are judged by, in one table."""
-    matching = history.matching
-    inside = matching.spans_in(history.segments).where("not is_whole")
-    table = matching.segments_table(history.segments)
+    spark, segments = history.spark, history.segments
+    inside = spans_in(spark, segments, history.account.spans).where("not is_whole")
+    table = segments_table(spark, segments)
     runs = F.broadcast(table.select("run_id", "segment"))
     whole = F.broadcast(table.where("lo is null").select("run_id", "segment"))
     places = F.broadcast(inside.select(*LIFE, "conf_no", "segment"))
@@ -55,7 +59,7 @@ def rows_of_segments(history: "History") -> DataFrame:
     )
     parts = []
     for kind, all_rows, more in (
-        (rows.DELIVERY, history.deliveries, ("sender", "sender_inc", "stable_seq")),
+        (rows.DELIVERY, history.deliveries, ("sender", "sender_inc", "stable_seq", "after_gap")),
         (rows.SEND, history.sends, ()),
     ):
         columns = ("run_id", "segment", "node", "incarnation", *_UNIT, *more)

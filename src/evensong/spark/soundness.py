@@ -17,29 +17,19 @@ wrong inside a *segment*, a stretch of configurations in which something does no
 are judged one by one (`evensong.spark.rows`).
 """
 
-from collections.abc import Iterable
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.spark import digests
 from evensong.spark.history import LIFE, kept
+from evensong.spark.segmented import COM, Segment, odd_structure, only, whole
 from evensong.spark.sendings import placed_sends, sends_by_com
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
-
-COM: Final = ("run_id", "rank")
-
-
-class Segment(NamedTuple):
-    """Configurations of a run that are judged row by row; without bounds, the whole run."""
-
-    run_id: str
-    lo: int | None
-    hi: int | None
 
 
 class Evidence:
@@ -89,13 +79,20 @@ class Evidence:
         """What was sent, per life and configuration."""
         return kept(sends_by_com(self.placed))
 
+    @cached_property
+    def late_lives(self) -> DataFrame:
+        """Lives whose deliveries go back in time, as far as chunks tell."""
+        along = Window.partitionBy(*LIFE).orderBy("pos_min")
+        late = self.chunks.withColumn("latest", F.lag("t_max").over(along))
+        return late.where("t_min < latest").select(*LIFE).distinct()
+
     # Doubts: (run_id, lo, hi), null for the whole run
 
     @cached_property
-    def doubts(self) -> "list[Segment]":
+    def doubts(self) -> list[Segment]:
         """Return what does not add up, before any row has been looked at again."""
         found = [
-            self._odd_structure(),
+            odd_structure(self.history.spans),
             self._odd_places(),
             self._own_doubts(),
             self._unequal_sets(),
@@ -107,42 +104,14 @@ class Evidence:
         rows = reduce(_union, found).distinct().collect()
         return [Segment(row["run_id"], row["lo"], row["hi"]) for row in rows]
 
-    def _odd_structure(self) -> DataFrame:
-        """Runs whose configurations do not follow one another as they should."""
-        node = Window.partitionBy("run_id", "node").orderBy("incarnation", "conf_no")
-        life = Window.partitionBy(*LIFE).orderBy("conf_no")
-        spans = self.history.spans
-        disorder = (
-            spans.withColumn("last", F.lag(F.struct("conf_seq", "conf_rep")).over(node))
-            .withColumn("was_transitional", F.lag("is_transitional").over(life))
-            .where(
-                "prev_conf_id <> coalesce(before_id, '0.0')"
-                " or (is_transitional and coalesce(was_transitional, true))"
-                " or struct(conf_seq, conf_rep) <= last or start > stop or said_no <> conf_no"
-                " or said_no is null"
-            )
-        )
-        about = F.struct("members", "is_transitional")
-        many = (
-            spans.groupBy("run_id", "conf_id")
-            .agg(
-                F.min(about).alias("one"),
-                F.max(about).alias("other"),
-                F.min("regular_id").alias("one_id"),
-                F.max("regular_id").alias("other_id"),
-            )
-            .where("one <> other or one_id <> other_id")
-        )
-        return _whole(disorder).union(_whole(many))
-
     def _odd_places(self) -> DataFrame:
         """Runs with rows outside the configuration that they name."""
         spans = self.spans.select(*LIFE, "conf_no")
         homeless = self.chunks.join(F.broadcast(spans), [*LIFE, "conf_no"], "left_anti")
         return (
-            _whole(self.spans.where("not is_placed"))
-            .union(_whole(homeless))
-            .union(_whole(self.sent.where("n_off > 0")))
+            whole(self.spans.where("not is_placed"))
+            .union(whole(homeless))
+            .union(whole(self.sent.where("n_off > 0")))
         )
 
     def _own_doubts(self) -> DataFrame:
@@ -152,7 +121,7 @@ class Evidence:
         )
         doubtful = self.coms.where("n > 0 and not (is_dense and is_own_ring and skew = skew_max)")
         named = self._reaching(doubtful, "ring_seq_min", "ring_seq_max")
-        return named.union(_one(firsts.where("one <> other")))
+        return named.union(only(firsts.where("one <> other")))
 
     def _reaching(self, rows: DataFrame, least: str, most: str) -> DataFrame:
         """Stretch a doubt from its configuration to the rings that its rows name."""
@@ -169,7 +138,7 @@ class Evidence:
     def _unequal_sets(self) -> DataFrame:
         """EVS4: configurations that lives left together with different sets delivered."""
         digest = F.struct(*digests.SUMS)
-        return _one(
+        return only(
             self.spans.where("next_id is not null")
             .groupBy(*COM, "conf_id", "next_id")
             .agg(F.min(digest).alias("one"), F.max(digest).alias("other"))
@@ -249,7 +218,7 @@ class Evidence:
     def _unsafe(self) -> DataFrame:
         """EVS7.1, TF3: configurations with something that some member seems to lack."""
         missing = "not coalesce(is_cut, false)"
-        return _one(self.lacking_safe.where(missing)).union(_one(self.lacking_told.where(missing)))
+        return only(self.lacking_safe.where(missing)).union(only(self.lacking_told.where(missing)))
 
     def _bad_sends(self) -> DataFrame:
         """Configurations with a send that breaks the order of sending."""
@@ -263,7 +232,7 @@ class Evidence:
         first = self.coms.groupBy(*COM).agg(F.min("skew").alias("skew"))
         before_all = self.sent.join(first, list(COM)).where("seq_min < skew")
         named = self._reaching(bad, "bad_ring_min", "bad_ring_max")
-        return order.union(named).union(_one(before_all))
+        return order.union(named).union(only(before_all))
 
     def _owed(self) -> DataFrame:
         """EVS3, TR3, LV-1: configurations in which somebody may owe what was sent."""
@@ -274,39 +243,8 @@ class Evidence:
         final = self.coms.where("life_ended in ('quiesce', '') and is_last").select(*COM).distinct()
         alive = self.coms.where("life_ended = 'quiesce'").join(final, list(COM))
         late = alive.join(last, list(COM)).where("not coalesce(seq_max < end_seq, false)")
-        return _one(own).union(_one(late))
-
-
-def _whole(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr("run_id", "cast(null as int) as lo", "cast(null as int) as hi")
-
-
-def _one(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr("run_id", "rank as lo", "rank as hi")
+        return only(own).union(only(late))
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)
-
-
-def merged(found: Iterable[Segment]) -> list[Segment]:
-    """Merge segments that overlap; a whole run takes all of its own in."""
-    by_run: dict[str, list[Segment]] = {}
-    for segment in found:
-        by_run.setdefault(segment.run_id, []).append(segment)
-    result = []
-    for run_id, segments in sorted(by_run.items()):
-        bounded = [
-            (one.lo, one.hi) for one in segments if one.lo is not None and one.hi is not None
-        ]
-        if len(bounded) < len(segments):
-            result.append(Segment(run_id, None, None))
-            continue
-        lo, hi = sorted(bounded)[0]
-        for following in sorted(bounded)[1:]:
-            if following[0] > hi:
-                result.append(Segment(run_id, lo, hi))
-                lo, hi = following
-            hi = max(hi, following[1])
-        result.append(Segment(run_id, lo, hi))
-    return result

@@ -10,9 +10,10 @@ tell, and compared where digests of two stays differ.
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.core.engine import TRANSIS
 from evensong.spark.cells import CELL, CONTENT, STREAM, Cells, with_cell
 from evensong.spark.digests import SUMS, digest_columns
 from evensong.spark.history import LIFE, kept
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from evensong.spark.history import History
 
 FRAME: Final = ("sender", "sender_inc", "sender_session", "origin_no")
+SIDE: Final = ("ring_seq", "ring_rep")  # the configuration under whose id frames have places
 STAY: Final = (*STREAM, "group", "turn")
 VIEW: Final = ("run_id", "group", "view")
 COHORT: Final = (*VIEW, "next_view", "next_stayed")
@@ -35,6 +37,7 @@ PLACE: Final = "struct(ring_seq, ring_rep, seq, cast(sub as bigint) as sub)"
 LAST_PLACE: Final = (
     "struct(place.ring_seq, place.ring_rep, place.seq, place.sub + count - 1 as sub)"
 )
+AT: Final = "concat(place.ring_seq, '.', place.ring_rep, ' ', place.seq, '.', place.sub)"
 MOST: Final = "9223372036854775807"
 IS_OWN_DISCARD: Final = (
     "(discard and sender = node and sender_inc = incarnation and sender_session = session)"
@@ -47,6 +50,8 @@ class Streams:
     def __init__(self, history: "History") -> None:
         self.history: Final = history
         self.cells: Final = Cells(self)
+        # Whether a frame gets its place after it was sent, from each side of a partition its own.
+        self.has_sides: Final = history.engine == TRANSIS
 
     # Lives and sessions
 
@@ -319,13 +324,14 @@ class Streams:
         """Frames and sends that lie below something that their session was told before them.
 
         Streams in which there may be any are put in order for this: `before` is the highest place
-        until then.
+        until then. Sends that have no place are left out.
         """
-        doubtful = kept(doubtful_streams(self.deliveries, self.sends))
+        placed = self.sends.where("false") if self.has_sides else self.sends
+        doubtful = kept(doubtful_streams(self.deliveries, placed))
         rows = self.rows.selectExpr(
             *STREAM, "pos", "place", f"{LAST_PLACE} as last", *FRAME, "false as is_send"
         )
-        sends = self.sends.selectExpr(
+        sends = placed.selectExpr(
             *STREAM,
             "pos",
             "origin_no",
@@ -370,12 +376,24 @@ class Streams:
 
     @cached_property
     def moved(self) -> DataFrame:
-        """Frames that have more than one place."""
-        return self.by_frame.where("lowest <> highest")
+        """Frames that have more than one place, on one side if there are sides."""
+        return self.by_side.where("lowest <> highest")
 
     @cached_property
     def by_frame(self) -> DataFrame:
-        """One row a frame: its places, contents and receivers.
+        """One row a frame: its places, contents and receivers."""
+        return self._by("run_id", *FRAME)
+
+    @cached_property
+    def by_side(self) -> DataFrame:
+        """The same, of each side apart if there are sides."""
+        apart = [F.expr(f"place.{name}").alias(name) for name in SIDE]
+        return (
+            self._by(*(map(F.col, ("run_id", *FRAME))), *apart) if self.has_sides else self.by_frame
+        )
+
+    def _by(self, *names: Column | str) -> DataFrame:
+        """Gather frames by some columns.
 
         Of sessions that were told the same only one is looked at, and counts for all of them.
         """
@@ -383,7 +401,7 @@ class Streams:
         references = self.cells.references.select(*CELL, "weight")
         return (
             self.rows.join(F.broadcast(references), list(CELL))
-            .groupBy("run_id", *FRAME)
+            .groupBy(*names)
             .agg(
                 F.sum("weight").alias("n"),
                 F.min("place").alias("lowest"),
@@ -402,7 +420,7 @@ class Streams:
         The same frame has the same place, so places do not rise in such a stream; or it has
         several. Only these streams and frames are looked at.
         """
-        falling, moved = self.falling, self.moved.select("run_id", *FRAME)
+        falling, moved = self.falling, self._in_several_places.select("run_id", *FRAME)
         doubtful = self.rows.select(*STREAM, "pos", *FRAME)
         suspects = doubtful.join(F.broadcast(falling), list(STREAM), "left_semi").union(
             doubtful.join(F.broadcast(moved), ["run_id", *FRAME], "left_semi")
@@ -415,10 +433,14 @@ class Streams:
             .localCheckpoint()
         )
 
+    @property
+    def _in_several_places(self) -> DataFrame:
+        return self.by_frame.where("lowest <> highest")
+
     @cached_property
     def has_again(self) -> bool:
         """Whether anything was told twice."""
-        if self.falling.isEmpty() and (self.is_as_sent or self.moved.isEmpty()):
+        if self.falling.isEmpty() and (self.is_as_sent or self._in_several_places.isEmpty()):
             return False
         return not self.again.isEmpty()
 

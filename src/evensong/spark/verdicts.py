@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evensong.spark.properties import OF_CONFIGURATIONS, OF_GROUPS, PROPERTIES, Finding, Property
+from evensong.spark.properties import (
+    BY_ENGINE,
+    OF_CONFIGURATIONS,
+    OF_GROUPS,
+    PROPERTIES,
+    Finding,
+    Property,
+)
 from evensong.spark.tables import small_table
 
 if TYPE_CHECKING:
@@ -50,18 +57,37 @@ def judge_all(
     told: Callable[[str, int, int], None] | None = None,
 ) -> list[Verdict]:
     """Judge every run by every property; `told` hears of each that is begun."""
-    chosen = [PROPERTIES[name] for name in property_ids or PROPERTIES]
-    runs = sorted({life.run_id for life in history.known_lives})
-    bare = {life.run_id for life in history.known_lives if life.is_bare}
+    asked = list(property_ids or PROPERTIES)
+    chosen = {
+        part: [name for name in BY_ENGINE[part.engine] if name in asked] for part in history.parts
+    }
+    total = sum(map(len, chosen.values()))
     begun = 0
     telling = threading.Lock()
 
-    def judge_one(one: Property) -> list[Verdict]:
+    def tell(name: str) -> None:
         nonlocal begun
         with telling:
             if told is not None:
-                told(one.id, begun, len(chosen))
+                told(name, begun, total)
             begun += 1
+
+    return [
+        verdict
+        for part, names in chosen.items()
+        for verdict in _judge_part(part, [PROPERTIES[name] for name in names], tell)
+    ]
+
+
+def _judge_part(
+    history: "History", chosen: list[Property], tell: Callable[[str], None]
+) -> list[Verdict]:
+    """Judge every run of one engine."""
+    runs = sorted({life.run_id for life in history.known_lives})
+    bare = {life.run_id for life in history.known_lives if life.is_bare}
+
+    def judge_one(one: Property) -> list[Verdict]:
+        tell(one.id)
         return judge(history, one, runs, bare)
 
     found = _in_two_lanes(history, judge_one, chosen)

@@ -19,7 +19,7 @@ from evensong.trace.assembly import TracedLife
 from evensong.trace.parquet import history_of
 from evensong.trace.spool import LEVELS
 
-OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
+OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4", "LM1")
 OF_ORDER: Final = ("EVS5", "EVS6.1", "EVS6.2", "EVS6.3", "TG", "FIFO", "LC1", "LA1")
 HOLDS: Final = "holds"
 BROKEN: Final = "broken"

@@ -289,6 +289,13 @@ def identities(reading: Reading) -> Finding:
         for (_, earlier, _), (_, later, one) in pairwise(starts):
             if later <= earlier:
                 found.blame(f"{one.name} begins after incarnation {earlier}", (one.node,))
+    found.violations.extend(names_used_twice(reading).violations)
+    return found
+
+
+def names_used_twice(reading: Reading) -> Finding:
+    """LM2, as far as it is about messages."""
+    found = Finding("LM2")
     for one, send in reading.sent_twice:
         found.blame(f"{one.name} sends {send.unit_id} again", (one.node,), (send.unit_id,))
     return found

@@ -6,11 +6,14 @@ that break it. No violation means that it holds.
 
 from typing import Final
 
+from evensong.core import engine
 from evensong.spark.properties import deliveries, membership, timing
 from evensong.spark.properties.finding import Finding, Property
 from evensong.spark.properties.groups import GROUPS
+from evensong.spark.properties.transis import SHARED, TRANSIS
+from evensong.trace import judge
 
-__all__ = ["OF_CONFIGURATIONS", "OF_GROUPS", "PROPERTIES", "Finding", "Property"]
+__all__ = ["BY_ENGINE", "OF_CONFIGURATIONS", "OF_GROUPS", "PROPERTIES", "Finding", "Property"]
 
 RING: Final = (
     Property(
@@ -184,9 +187,15 @@ RING: Final = (
 )
 
 # What can be judged where only configurations were recorded.
-OF_CONFIGURATIONS: Final = ("TM1", "TM2", "TM4")
+OF_CONFIGURATIONS: Final = judge.OF_CONFIGURATIONS
 
 # What is judged by what clients were told.
 OF_GROUPS: Final = tuple(one.id for one in GROUPS)
 
-PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in (*RING, *GROUPS)}
+PROPERTIES: Final[dict[str, Property]] = {one.id: one for one in (*RING, *TRANSIS, *GROUPS)}
+
+# What runs of each engine are held to.
+BY_ENGINE: Final = {
+    engine.TOTEM: tuple(one.id for one in (*RING, *GROUPS)),
+    engine.TRANSIS: (*SHARED, *(one.id for one in (*TRANSIS, *GROUPS))),
+}

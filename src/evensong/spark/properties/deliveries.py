@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from evensong.core.engine import TRANSIS
 from evensong.spark.digests import SAFE
 from evensong.spark.history import LIFE, kept
 from evensong.spark.properties.finding import Finding
@@ -22,7 +23,7 @@ from evensong.spark.properties.sound import (
     summed,
 )
 from evensong.spark.rows import AGAIN, OWN
-from evensong.spark.soundness import COM
+from evensong.spark.segmented import COM
 
 if TYPE_CHECKING:
     from evensong.spark.history import History
@@ -76,7 +77,7 @@ def consistent_cuts(history: "History") -> Finding:
 def self_delivery(history: "History") -> Finding:
     """EVS3: a sender delivers what it sent in c, in com(c), unless it failed there."""
     sent = (
-        history.evidence.sent.join(
+        history.account.sent.join(
             history.sound_coms.select(*LIFE, "rank", "ended"), [*LIFE, "rank"]
         )
         .where("ended is null or ended not in ('fail', 'stop')")
@@ -135,7 +136,7 @@ def no_holes(history: "History") -> Finding:
 
 def safe_delivery(history: "History") -> Finding:
     """EVS7.1: what is delivered as safe in c, every member of c delivers in com(c), or it fails."""
-    spans = history.matching.not_in(history.segments, history.evidence.spans)
+    spans = history.sound(history.evidence.spans)
     safe = (
         spans.where("n_safe > 0")
         .groupBy(*COM, "conf_id", "members")
@@ -148,7 +149,7 @@ def safe_delivery(history: "History") -> Finding:
 
 def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
     """Count safe deliveries that a member may have made after its recording stops."""
-    unseen = history.matching.not_in(history.segments, history.evidence.lacking_safe)
+    unseen = history.sound(history.evidence.lacking_safe)
     unseen = unseen.select(*COM, "conf_id", F.coalesce("end_seq", F.lit(0)).alias("end_seq"))
     if unseen.isEmpty():
         return counted(unseen, "0")
@@ -173,9 +174,9 @@ def _unseen_safe(history: "History", spans: DataFrame) -> DataFrame:
 
 def stable_line(history: "History") -> Finding:
     """TF3: what a life is told that everybody has, every member delivers in com(c), or it fails."""
-    sound, evidence = history.matching.not_in, history.evidence
-    told = counted(sound(history.segments, evidence.told), "size(members)")
-    unknown = counted(sound(history.segments, evidence.lacking_told), "0", "1")
+    evidence = history.evidence
+    told = counted(history.sound(evidence.told), "size(members)")
+    unknown = counted(history.sound(evidence.lacking_told), "0", "1")
     return found(history, "TF3", told, unknown, row_counts(history, "TF3"))
 
 
@@ -190,7 +191,7 @@ def all_delivered(history: "History") -> Finding:
     """TR3: in a configuration that no change ends, every member delivers every unit sent."""
     stayed = history.sound_coms.where("stays and ended in ('quiesce', '')")
     members = history.spans.where("not is_transitional").select(*COM, "members").distinct()
-    sent = history.evidence.sent.select(*LIFE, "rank", "n_sends")
+    sent = history.account.sent.select(*LIFE, "rank", "n_sends")
     final = (
         stayed.join(sent, [*LIFE, "rank"], "left")
         .groupBy(*COM)
@@ -209,6 +210,8 @@ def all_delivered(history: "History") -> Finding:
 
 def _unseen_sends(history: "History", stayed: DataFrame) -> DataFrame:
     """Count what was sent last in a configuration, and may be delivered after recordings stop."""
+    if history.engine == TRANSIS:
+        return history.domain.unseen_by(stayed)
     open_coms = stayed.where("ended = ''").select(
         *COM, F.coalesce("end_seq", F.lit(0)).alias("end")
     )
@@ -245,7 +248,7 @@ def submitted_delivered(history: "History") -> Finding:
     coms = history.sound_coms
     asked = history.lives.where("ended = 'quiesce' and submitted > 0")
     untold = counted(history.all_lives.where("ended = ''"), "0", "1")
-    sent = history.evidence.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
+    sent = history.account.sent.join(coms.select(*LIFE, "rank", "stays"), [*LIFE, "rank"])
     own = sent.selectExpr(*LIFE, "n_sends - n_missing as n").union(
         history.row_findings.where(f"property = '{OWN}'").select(*LIFE, "n_checked")
     )
@@ -271,11 +274,11 @@ def submitted_delivered(history: "History") -> Finding:
 
 
 def _deliveries(history: "History") -> DataFrame:
-    return counted(history.evidence.totals, "n_deliveries")
+    return counted(history.account.totals, "n_deliveries")
 
 
 def _sends(history: "History") -> DataFrame:
-    return counted(history.evidence.sent, "n_sends")
+    return counted(history.account.sent, "n_sends")
 
 
 def _without_second(history: "History") -> DataFrame:
@@ -286,7 +289,8 @@ def _without_second(history: "History") -> DataFrame:
 
 def _open_deliveries(history: "History") -> DataFrame:
     """Deliveries in sound configurations whose send may be in a recording that is not there."""
-    matching = history.matching
-    units = matching.not_in(history.segments, matching.open_units).select(*COM, "seq")
+    if history.engine == TRANSIS:
+        return history.domain.open_deliveries
+    units = history.sound(history.matching.open_units).select(*COM, "seq")
     delivered = history.sound_coms.select(*COM, "end_seq").join(units, list(COM))
     return delivered.where("seq < end_seq").groupBy("run_id").agg(F.count("*").alias("n"))

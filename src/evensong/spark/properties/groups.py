@@ -15,6 +15,7 @@ from evensong.spark.digests import SUMS
 from evensong.spark.history import LIFE, kept
 from evensong.spark.properties import views
 from evensong.spark.properties.finding import Finding, Property
+from evensong.spark.properties.sides import Sides, causal_order_by_side, side_columns, sides_of
 from evensong.spark.properties.sound import (
     VIOLATION,
     counted,
@@ -23,12 +24,14 @@ from evensong.spark.properties.sound import (
     summed,
 )
 from evensong.spark.streams import (
+    AT,
     COHORT,
     FRAME,
     FRAME_NAME,
     IS_OWN_DISCARD,
     LAST_PLACE,
     MEMBER,
+    SIDE,
     STAY,
     VIEW,
 )
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from evensong.spark.history import History
     from evensong.spark.streams import Streams
 
-AT: Final = "concat(place.ring_seq, '.', place.ring_rep, ' ', place.seq, '.', place.sub)"
 DIFFERS: Final = " or ".join([*(f"low_{name} <> high_{name}" for name in SUMS), "has_discard"])
 
 
@@ -87,7 +89,8 @@ def to_the_members(history: "History") -> Finding:
         asked = streams.digests.join(doubtful, list(VIEW)).select(
             *STAY, "member", "view", "how", "reach"
         )
-        missing = _elsewhere_too(streams, _missing(streams, asked, VIEW)).localCheckpoint()
+        sides = sides_of if streams.has_sides else None
+        missing = _elsewhere_too(streams, _missing(streams, asked, VIEW, sides)).localCheckpoint()
         is_below = "coalesce(place < reach, false)"
         unseen = missing.where(f"how = '' and not {is_below}")  # it may have been told it
         counts.append(counted(unseen, "0", "1"))
@@ -130,7 +133,7 @@ def total_order(history: "History") -> Finding:
         f"concat({FRAME_NAME}, ' is at ', {AT.replace('place', 'lowest')}, ' and at ', "
         f"{AT.replace('place', 'highest')}) as text",
     )
-    frames = streams.by_frame
+    frames = streams.by_side
     if streams.has_again:
         frames = _frames_told(streams)
     return Finding(summed(counted(frames, "if(n > 1, n, 0)")), falls.union(moved))
@@ -242,6 +245,8 @@ def causal_order(history: "History") -> Finding:
     if history.streams.is_empty:
         return nothing(history)
     streams = history.streams
+    if streams.has_sides:
+        return causal_order_by_side(streams)
     return Finding(
         summed(counted(streams.cells.sent, "n_after")),
         streams.flaws.where("is_send").selectExpr(
@@ -267,11 +272,17 @@ def _spread() -> list[Column]:
     return [F.count("*").alias("n_stays"), F.bool_or("has_discard").alias("has_discard"), *ends]
 
 
-def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> DataFrame:
+def _missing(
+    streams: "Streams",
+    asked: DataFrame,
+    kind: tuple[str, ...],
+    sides: "Sides | None" = None,
+) -> DataFrame:
     """Return which frames that one stay of a kind has are missing in another of that kind.
 
     One row a stay and missing frame, with its `place` and an `other` that was told it; without
-    what its sender did not want to have back.
+    what its sender did not want to have back. With `sides`, one row for each side of the frame
+    that the stay is of.
     """
     about = F.broadcast(asked.select(*STAY).distinct())
     cells = kept(streams.cells.placed.join(about, list(STAY), "left_semi").select(*CELL).distinct())
@@ -282,13 +293,15 @@ def _missing(streams: "Streams", asked: DataFrame, kind: tuple[str, ...]) -> Dat
         .join(F.broadcast(asked), list(STAY))
         .select(*STAY, *FRAME, *kind[2:], "place", "discard", "member")
     )
-    union = frames.groupBy(*kind, *FRAME).agg(
+    apart = [] if sides is None else side_columns()
+    union = frames.groupBy(*map(F.col, (*kind, *FRAME)), *apart).agg(
         F.min("place").alias("place"),
         F.bool_or("discard").alias("discard"),
         F.min("member").alias("other"),
     )
     due = union.join(F.broadcast(asked), list(kind)).where(f"not {IS_OWN_DISCARD}")
-    return due.join(frames.select(*STAY, *FRAME), [*STAY, *FRAME], "left_anti")
+    missing = due.join(frames.select(*STAY, *FRAME), [*STAY, *FRAME], "left_anti")
+    return missing if sides is None else sides(streams, missing, frames)
 
 
 def _elsewhere_too(streams: "Streams", missing: DataFrame) -> DataFrame:
@@ -406,8 +419,9 @@ def _falling_first(streams: "Streams") -> DataFrame:
 
 
 def _frames_told(streams: "Streams") -> DataFrame:
-    rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME))
-    return rows.groupBy("run_id", *FRAME).agg(F.count("*").alias("n"))
+    rows = streams.first_only(streams.rows.select(*STREAM, "pos", *FRAME, "place.*"))
+    apart = SIDE if streams.has_sides else ()
+    return rows.groupBy("run_id", *FRAME, *apart).agg(F.count("*").alias("n"))
 
 
 GROUPS: Final = (

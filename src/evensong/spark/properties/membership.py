@@ -41,10 +41,10 @@ def ring_of(column: str) -> Column:
 def process_order(history: "History") -> Finding:
     """EVS1.2: the events of a process are totally ordered; so are its incarnations.
 
-    Times of deliveries are compared from chunk to chunk; positions exactly, since a chunk in which
-    they do not run in step is looked at row by row.
+    On a ring times of deliveries are compared from chunk to chunk; positions exactly, since a chunk
+    in which they do not run in step is looked at row by row.
     """
-    evidence = history.evidence
+    account = history.account
     in_order = Window.partitionBy(*LIFE).orderBy("pseq")
     events = (
         history.events.select(*LIFE, "pos", "t_us", "conf_id", "pseq")
@@ -54,9 +54,9 @@ def process_order(history: "History") -> Finding:
     )
     before = F.struct("before.pos", "before.t_us").alias("before")
     backwards = events.select(*LIFE, "conf_id", "place", "pos", "t_us", before)
-    if not evidence.sent.where("n_backwards > 0").isEmpty():  # else one more look at all sends
+    if not account.sent.where("n_backwards > 0").isEmpty():  # else one more look at all sends
         backwards = backwards.union(
-            evidence.placed.where("is_backwards").select(
+            account.placed.where("is_backwards").select(
                 *LIFE,
                 F.lit(None).cast("string").alias("conf_id"),
                 F.lit("sends").alias("place"),
@@ -71,15 +71,10 @@ def process_order(history: "History") -> Finding:
         "concat(name, ' ', place, ': (', pos, ', ', t_us, ') follows (', before.pos, ', ',"
         " before.t_us, ')') as text",
     )
-    along = Window.partitionBy(*LIFE).orderBy("pos_min")
-    late = (
-        evidence.chunks.withColumn("latest", F.lag("t_max").over(along))
-        .where("t_min < latest")
-        .groupBy(*LIFE)
-        .agg(F.lit(None).cast("string").alias("conf_id"))
-    )
-    clocks = named(history, late).selectExpr(
-        *LIFE, "conf_id", "concat(name, ' deliveries: time runs backwards') as text"
+    clocks = named(history, account.late_lives).selectExpr(
+        *LIFE,
+        "cast(null as string) as conf_id",
+        "concat(name, ' deliveries: time runs backwards') as text",
     )
     lives = Window.partitionBy("run_id", "node").orderBy("incarnation")
     followed = history.all_lives.withColumn("next", F.lead("incarnation").over(lives)).where(
@@ -91,8 +86,8 @@ def process_order(history: "History") -> Finding:
         "concat(name, ' saw the end of the run and lived again') as text",
     )
     checked = summed(
-        counted(evidence.totals, "n_deliveries"),
-        counted(evidence.sent, "n_sends"),
+        counted(account.totals, "n_deliveries"),
+        counted(account.sent, "n_sends"),
         counted(history.lives.where("not is_blank"), "n_events"),
         counted(followed, "1"),
     )
