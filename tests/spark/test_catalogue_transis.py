@@ -18,6 +18,7 @@ from tests.sim.group_cases import CASES, CLEAN, Case
 from tests.sim.group_language import story
 from tests.sim.group_sides import SIDES, in_a_domain
 from tests.sim.history_language import history, with_limits
+from tests.sim.test_evs_groups import LOOSE
 from tests.sim.transis.test_judge import BASIC, SAFE, TOGETHER
 from tests.spark.traces import Audited, disagreements, judged_in_memory, write_histories
 
@@ -139,6 +140,7 @@ OPEN = [
 AGREEING = "p: conf R1{p}, conf T2{p}, conf R2{p}, agree R2, quiesce"
 BACK = "p: conf R1{p}, conf T2{p}, conf R2{p}, agree R2, stable R2, quiesce"
 TWICE = TOGETHER.replace("send m3, del m1", "send m3, send m3, del m1")
+LACKING = LOOSE.replace("u1, m6, u2, say m7", "u1, u2, say m7")  # who goes on with p lacks m6
 SEEDS = (1, 6, 2)  # of the swarm, the last with clients: `make test-audit` has many, and mutants
 
 
@@ -183,6 +185,8 @@ def audited(spark: SparkSession, directory: Path) -> Audited:
     for name, text in {"clean": CLEAN, **{one.name: one.text for one in CASES}}.items():
         runs[run_of_clients(name)] = in_a_domain(story(text))
     runs |= {run_of_clients(name): make() for name, (make, _, _) in SIDES.items()}
+    runs[run_of_clients("loose")] = in_a_domain(story(LOOSE))
+    runs[run_of_clients("loose and lacking")] = in_a_domain(story(LACKING))
     for seed in SEEDS:
         task = Task(seed, messages=60, clients=seed == SEEDS[-1], engine=TRANSIS)
         _, runs[f"seed-{seed}"] = run_recorded(task.setup())
@@ -219,6 +223,13 @@ def test_clients_of_a_broadcast_domain_are_promised_the_same(
     audited: Audited, broken: Case
 ) -> None:
     assert audited.failed(run_of_clients(broken.name)) & set(OF_GROUPS) == broken.fails
+
+
+def test_what_has_no_place_is_left_open_and_the_rest_is_judged(audited: Audited) -> None:
+    loose = run_of_clients("loose")
+    assert audited.having(loose, "inconclusive") >= set(OF_GROUPS[1:])
+    assert not audited.failed(loose)
+    assert "G2" in audited.failed(run_of_clients("loose and lacking"))
 
 
 @pytest.mark.parametrize("name", SIDES)

@@ -24,12 +24,11 @@ from pyspark.sql import functions as F
 
 from evensong.spark.absent import SPOKEN
 from evensong.spark.causes import views_with_late_causes
-from evensong.spark.history import LIFE, kept
+from evensong.spark.history import IS_ORDERED, LIFE, kept
 from evensong.spark.segmented import COM, Segment, merged, odd_structure, only, whole
 from evensong.spark.walk import (
     BASIC,
     IS_CAUSAL,
-    IS_ORDERED,
     IS_OWN,
     IS_VOTED,
     SAFE,

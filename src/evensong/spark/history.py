@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from evensong.core.engine import TOTEM, TRANSIS
+from evensong.core.transis.dag import ORDERED
 from evensong.sim.evs.limits import DISTURBANCES, NAMES
 from evensong.spark.lives import Life, ReadLives, lives_table, read_lives
 from evensong.spark.session import for_small_tables
+from evensong.trace.schema import CODE_BY_SERVICE
 
 if TYPE_CHECKING:
     from evensong.spark.domain import Domain
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from evensong.spark.streams import Streams
 
 LIFE: Final = ("run_id", "node", "incarnation")
+IS_ORDERED: Final = f"service in ({', '.join(str(CODE_BY_SERVICE[one]) for one in ORDERED)})"
 FEW: Final = 10_000  # rows that are looked at more quickly than a plan for them is compiled
 
 
@@ -106,8 +109,13 @@ class History:
 
     @cached_property
     def client_deliveries(self) -> DataFrame:
-        """The deliveries to sessions, of lives that can be judged."""
-        return self._judged(self.trace.deliveries.where("session <> 0"), "true")
+        """The deliveries to sessions, of lives that can be judged, of what has a place."""
+        return self._of_sessions(self.trace.deliveries, IS_ORDERED)
+
+    @cached_property
+    def unordered(self) -> DataFrame:
+        """The deliveries to sessions of what has no place."""
+        return self._of_sessions(self.trace.deliveries, f"not {IS_ORDERED}")
 
     @cached_property
     def sends(self) -> DataFrame:
@@ -121,8 +129,13 @@ class History:
 
     @cached_property
     def client_sends(self) -> DataFrame:
-        """The sends of sessions, of lives that can be judged."""
-        return self._judged(self.trace.sends.where("session <> 0"), "true")
+        """The sends of sessions, of lives that can be judged, of what is to have a place."""
+        return self._of_sessions(self.trace.sends, IS_ORDERED)
+
+    def _of_sessions(self, rows: DataFrame, which: str) -> DataFrame:
+        """Return the rows of sessions; a ring orders all of them, so nothing is looked for."""
+        told = rows.where("session <> 0")
+        return self._judged(told if self.engine == TOTEM else told.where(which), "true")
 
     def _judged(self, rows: DataFrame, before_gap: str) -> DataFrame:
 

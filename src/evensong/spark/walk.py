@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.core.effects import Service
-from evensong.core.transis.dag import ORDERED
-from evensong.spark.history import LIFE
+from evensong.spark.history import IS_ORDERED, LIFE
 from evensong.trace.schema import CODE_BY_SERVICE
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 BASIC: Final = CODE_BY_SERVICE[Service.BASIC]
 SAFE: Final = CODE_BY_SERVICE[Service.SAFE]
 UNIT: Final = ("sender", "sender_inc", "origin_no")
-IS_ORDERED: Final = f"service in ({', '.join(str(CODE_BY_SERVICE[one]) for one in ORDERED)})"
 IS_VOTED: Final = f"(not is_send and {IS_ORDERED} and not after_gap)"
 IS_CAUSAL: Final = f"service <> {BASIC}"  # part of the causal order
 IS_OWN: Final = "(sender = node and sender_inc = incarnation)"
