@@ -147,11 +147,19 @@ def test_clients_are_judged_too(
 
 
 def test_the_second_engine_is_judged_by_what_it_promises(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    few = partial(auditing.run_audit, properties=["EVS1.2", "LA1", "LM1"])
+    monkeypatch.setattr(auditing, "run_audit", few)
     words = ["--seeds", "0:3", "--engine", "transis", *SMALL]
-    assert campaign(*words, "--output", str(tmp_path), "--json") == EXIT_OK
+    where = ["--output", str(tmp_path), "--keep-traces", "1", "--json"]
+    assert campaign(*words, *where) == EXIT_OK
     result = last_object(capsys.readouterr().out)
+    assert result.pop("audit") == {"runs": 1, "disagreements": [], "refused": []}
+    assert result.pop("traces") == ["0"]
     assert main(["sim", "--jobs", "1", "--json", *words]) == EXIT_OK
     said_by_sim = last_object(capsys.readouterr().out)
     for key in said_by_sim.keys() - {"seconds", "trouble"}:

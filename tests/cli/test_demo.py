@@ -26,13 +26,16 @@ from evensong.cli.command import (
 from evensong.cli.main import main
 from evensong.cli.summary import PROMISES
 from evensong.cli.up import Cluster
+from evensong.core.engine import ENGINES, TOTEM, TRANSIS
 from evensong.demo import play
 from evensong.demo.play import Narrator, Play, Record
 from evensong.errors import SparkUnavailable
+from evensong.sim.campaign import Task
 from evensong.sim.history import History
 from evensong.sim.rules import LANSIS, RING
 from evensong.sim.run import run_recorded
 from evensong.sim.swarm import swarm
+from evensong.spark.properties import BY_ENGINE
 from evensong.trace.directory import read_directory
 from evensong.trace.parquet import write_trace
 from tests.daemon.local import DEADLINE_S, wait_for
@@ -122,14 +125,6 @@ def test_daemons_are_hurt_and_their_traces_judged(
     assert result["violations"] > 0
 
 
-def test_of_the_second_engine_there_is_no_report_yet_and_that_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    args = argparse.Namespace(no_report=False, engine="transis")
-    assert demo._report(tmp_path, args, demo._Live(sys.stderr)) is None
-    assert "no report: Spark does not judge traces of this engine yet" in capsys.readouterr().err
-
-
 def test_the_second_engine_is_hurt_and_judged_by_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,20 +160,25 @@ def test_without_spark_there_is_no_report_and_all_else(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_demonstration_ends_with_a_report(
+    engine: str,
     spark: "SparkSession",
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, history = run_recorded(swarm(3))
+    setup = swarm(3) if engine == TOTEM else Task(3, messages=60, engine=engine).setup()
+    _, history = run_recorded(setup)
     write_trace(history, tmp_path / "n1" / "trace", "up")
-    args = argparse.Namespace(no_report=False, engine=None, report=None, keep=tmp_path)
+    args = argparse.Namespace(no_report=False, engine=engine, report=None, keep=tmp_path)
     reported = demo._report(tmp_path, args, demo._Live(None))
     assert reported is not None
     assert reported.page == tmp_path / "report.html"
     assert reported.is_kept()
+    assert reported.n_properties == len(BY_ENGINE[engine])
     page = reported.page.read_text(encoding="utf-8")
+    assert ("one order in a view" in page) is (engine == TRANSIS)
     assert "the traces of this demonstration" in page
     assert str(tmp_path) not in page
 

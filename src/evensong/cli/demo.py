@@ -123,9 +123,6 @@ def _report(directory: Path, args: argparse.Namespace, live: "_Live") -> "Report
     """Let Spark audit the traces and draw the report; without Spark there is none."""
     if args.no_report:
         return None
-    if args.engine == TRANSIS:
-        live.tell("no report: Spark does not judge traces of this engine yet")
-        return None
     live.tell("Spark audits their traces, and measures them for a report")
     page = args.report or (Path(OUT) if args.keep is None else args.keep) / PAGE
     try:

@@ -1,7 +1,8 @@
 """What each change of membership took, as `evensong.trace.changes` says of a run in memory.
 
 A change begins when the first of its members leaves its ring for Gather and ends when the last of
-them has installed the new one. That compares times of several members, which is done only where
+them has installed the new one; in a broadcast domain, when the first collects others or gives
+somebody up. That compares times of several members, which is done only where
 they are of one clock; else the times are those of the member whose own way was the longest, since
 all install at nearly one moment, and `took_us` is left empty.
 """
@@ -12,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from evensong.spark.metrics.lives import LIFE, NOTHING, in_order
+from evensong.trace.changes import BEGINNING
 
 BLOWS: Final = ("fail", "stop", "fault_inject", "start")
 
@@ -55,19 +57,20 @@ def _ways(events: DataFrame, lives: DataFrame) -> DataFrame:
     in_turn = Window.partitionBy(*LIFE).orderBy("pseq")
     so_far = in_turn.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = in_turn.rowsBetween(Window.unboundedPreceding, -1)
-    under_way = Window.partitionBy(*LIFE, "n_rings").orderBy("pseq")
+    under_way = Window.partitionBy(*LIFE, "n_rests").orderBy("pseq")
     under_way_so_far = under_way.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
     def latest(when: Column, value: Column) -> Column:
         return F.last(F.when(when, value), ignorenulls=True).over(so_far)
 
-    is_gather = (F.col("etype") == "state") & (state == "gather")
+    is_gather = (F.col("etype") == "state") & state.isin(*BEGINNING)
+    is_stable = (F.col("etype") == "state") & (state == "stable")  # nobody was there to join with
     is_commit = (F.col("etype") == "state") & (state == "commit")
     n_gathers = F.count_if(is_gather).over(under_way_so_far)
     is_notice = is_gather & (n_gathers == 1)
     noted = (
         events.where("etype in ('conf', 'state', 'token')")
-        .withColumn("n_rings", F.coalesce(F.count_if(is_ring).over(before), F.lit(0)))
+        .withColumn("n_rests", F.coalesce(F.count_if(is_ring | is_stable).over(before), F.lit(0)))
         .withColumn("is_notice", is_notice)
         .withColumn("token_us", latest(F.col("etype") == "token", F.col("t_us")))
         .withColumn("silence_us", F.col("t_us") - F.col("token_us"))
