@@ -29,6 +29,7 @@ UNORDERED_MUTANTS: Final = (
         "as_of > self.directory.counter:",
         "as_of < 0:",
         UNORDERED + "test_a_basic_packet_waits_for_the_view_in_which_it_was_sent",
+        runs(57),
     ),
     GroupMutant(
         "a basic packet leans on announcements",
