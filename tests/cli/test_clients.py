@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evensong import Message
+import evensong
+from evensong import Message, Service
 from evensong.cli.main import main
 from evensong.sync import connect
 from tests.client.server import Server, serving
@@ -56,6 +57,27 @@ def test_send_reads_lines(
         events = [group.next_event(30.0) for _ in range(5)]
     got = [event.payload for event in events if isinstance(event, Message)]
     assert got == [b"one", b"", b"\xff", b"three"]
+
+
+@pytest.mark.parametrize("service", ["basic", "fifo", "causal", "agreed", "safe"])
+def test_send_asks_for_a_service(
+    service: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with connect(server.address) as es, es.join("g") as group:
+        assert main(["send", server.address, "g", "x", "--service", service, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["order"] is not None  # a ring orders everything
+        events = [group.next_event(30.0) for _ in range(2)]
+    (message,) = [event for event in events if isinstance(event, Message)]
+    assert message.service is (Service.SAFE if service == "safe" else Service.AGREED)
+
+
+def test_send_says_so_where_a_message_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:
+    with evensong.Node(engine="transis") as node:
+        words = ["send", node.address, "g", "x", "--service", "causal"]
+        assert main(words) == 0
+        assert capsys.readouterr().out.endswith(" is sent, without a place in the order\n")
+        assert main([*words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["order"] is None
 
 
 def test_send_does_not_wait_for_one_line_before_it_sends_the_next(

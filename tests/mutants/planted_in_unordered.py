@@ -65,10 +65,10 @@ UNORDERED_MUTANTS: Final = (
         runs(0),
     ),
     GroupMutant(
-        "what is not ordered is held as if it came before the view",
+        "what is not ordered is held as if no snapshot had it",
         "transfer.py",
-        "        self._last_place = place\n        if self._joined_at is None:",
-        "        if self._joined_at is None:",
+        "            self._held.append((self._last_place, message))\n",
+        "            self._held.append((place or (NO_RING._replace(seq=2**63), 0, 0), message))\n",
         TRANSFER + "test_what_is_not_ordered_is_held_behind_what_it_came_behind",
     ),
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from evensong.core.groups.events import Cause, MemberId, View, ViewId
-from evensong.core.groups.notes import Chunk, Offer, encode_note
+from evensong.core.groups.notes import Chunk, Offer, Place, encode_note
 from evensong.core.groups.steps import Apply, Restore
 from evensong.core.groups.transfer import Transfer
 from evensong.core.ids import RingId
@@ -108,33 +108,38 @@ def test_a_donor_that_is_gone_halfway_is_replaced(how: str) -> None:
 
 
 def test_what_is_not_ordered_is_held_behind_what_it_came_behind() -> None:
-    ann, bob = MemberId(1, 1, 1, "ann"), MemberId(2, 1, 1, "bob")
+    ann, bob, cid = (MemberId(node, 1, 1, "x") for node in (1, 2, 3))
     conf = RingId(4, 1)
-    transfer = Transfer(bob)
-    transfer.on_view(
-        View(
-            "g",
-            ViewId(conf, 9, 0, 2),
-            (ann, bob),
-            (bob,),
-            (),
-            (ann,),
-            ((ann, bob),),
-            Cause.JOIN,
-            bob,
-            primary=True,
-            transitional=False,
+
+    def view(seq: int, cause: Cause, subject: MemberId, *members: MemberId) -> View:
+        left = (subject,) if cause is Cause.LEAVE else ()
+        joined = (subject,) if cause is Cause.JOIN else ()
+        stayed = tuple(one for one in members if one not in joined)
+        view_id = ViewId(conf, seq, 0, seq)
+        flags = {"primary": True, "transitional": False}
+        return View(
+            "g", view_id, members, joined, left, stayed, (members,), cause, subject, **flags
         )
-    )
-    transfer.on_message(None, b"behind the view")
-    place = (conf, 9, 0)
-    transfer.on_note(ann, (conf, 10, 0), encode_note(Offer(place, False, True, 3, (ann[:3],))))
-    transfer.on_message(None, b"behind the offer")
+
+    def offer(donor: MemberId, place: Place, at: int) -> None:
+        transfer.on_note(
+            donor, (conf, at, 0), encode_note(Offer(place, False, True, 3, (donor[:3],)))
+        )
+
+    transfer = Transfer(bob)
+    transfer.on_view(view(9, Cause.JOIN, bob, ann, cid, bob))
+    transfer.on_message(None, b"in the state of the second donor")
+    offer(ann, (conf, 9, 0), 10)
+    transfer.on_message(None, b"in it, too")
+    transfer.on_view(view(20, Cause.LEAVE, ann, cid, bob))
+    transfer.on_message(None, b"behind its view")
+    offer(cid, (conf, 20, 0), 21)
+    transfer.on_message(None, b"behind its offer")
     assert transfer.drain() == []
-    transfer.on_note(ann, (conf, 11, 0), encode_note(Chunk(place, 0, b"all")))
+    transfer.on_note(cid, (conf, 22, 0), encode_note(Chunk((conf, 20, 0), 0, b"all")))
     transfer.on_message(None, b"live")
     applied = [step.message for step in transfer.drain() if isinstance(step, Apply)]
-    assert applied == [b"behind the view", b"behind the offer", b"live"]
+    assert applied == [b"behind its view", b"behind its offer", b"live"]
 
 
 def test_if_nobody_is_left_who_has_state_the_first_begins_with_its_own() -> None:
