@@ -206,3 +206,10 @@ def test_help_ends_in_an_example(command: str, capsys: pytest.CaptureFixture[str
         main([command, "--help"])
     assert caught.value.code == 0
     assert f"example:\n  evensong {command} " in capsys.readouterr().out
+
+
+def test_what_is_promised_of_a_message_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["send", "n1.toml", "g", "x", "--service", "causal", "--safe"])
+    assert caught.value.code == 2
+    assert "not allowed with argument --service" in capsys.readouterr().err

@@ -121,6 +121,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"cluster": "a b"}, "cluster: takes a name of up to 63 letters, digits and . _ -"),
         ({"realtime": 1}, "realtime: takes true or false; got 1"),
         ({"busy": "yes"}, "busy: takes true or false; got 'yes'"),
+        ({"busy": True, "engine": "transis"}, "busy: is for a token that rests, which transis"),
         ({"node": 0}, "node: takes a number from 1 to 4294967295; got 0"),
         ({"node": True}, "node: takes a number"),
         ({"node": "one"}, "node: takes a number"),

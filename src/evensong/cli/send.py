@@ -39,13 +39,14 @@ def register(subparsers: Subparsers) -> None:
         help="text; without any, each line of the input",
     )
     parser.add_argument("--id", metavar="TEXT", help="the identity of the message, if it is one")
-    parser.add_argument(
+    promised = parser.add_mutually_exclusive_group()
+    promised.add_argument(
         "--service",
         choices=SERVICES,
         default="agreed",
         help="what is promised of it (default: agreed); the first three are agreed on a ring",
     )
-    parser.add_argument(
+    promised.add_argument(
         "--safe",
         dest="service",
         action="store_const",
@@ -98,6 +99,6 @@ def _tell(receipts: "list[Receipt]", *, as_json: bool) -> None:
         elif order is None:
             print(printable(f"message {receipt.id} is sent, without a place in the order"))
         else:
-            told = f"message {receipt.id} is {order.seq}.{order.sub} of ring {order.ring_id}"
+            told = f"message {receipt.id} is {order.seq}.{order.sub} of {order.ring_id}"
             print(printable(told))
     sys.stdout.flush()

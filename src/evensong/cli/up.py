@@ -300,7 +300,7 @@ def _told(directory: Path, cluster: Cluster, *, as_json: bool) -> str:
             for config, one in cluster.processes.items()
         ]
         return json.dumps({"directory": str(directory), "pid": os.getpid(), "daemons": daemons})
-    lines = [f"{len(cluster.processes)} daemons in one ring; Ctrl-C stops them"]
+    lines = [f"{len(cluster.processes)} daemons are together; Ctrl-C stops them"]
     lines += [
         f"  {config.stem}  pid {one.pid}  evensong status {config}"
         for config, one in cluster.processes.items()

@@ -179,6 +179,8 @@ def parse(
     name = reader.take("name", _text, f"n{node}")
     is_realtime = reader.take("realtime", _flag, False)
     is_busy = reader.take("busy", _flag, False)
+    if is_busy and isinstance(timed, LansisParameters):
+        raise BadSettings(f"busy: is for a token that rests, which {TRANSIS} has not")
     is_testing = reader.take("testing", _flag, False)
     trace = reader.take("trace", _level, "views")
     trace_dir = reader.take("trace_dir", _text, "")
