@@ -52,7 +52,7 @@ def completed(directory: Path, *words: str, root: Entry = GRAMMAR) -> list[str]:
         ("completion ", "bash fish zsh"),
         ("sim --seeds 0 : 100 --cl", "--clients"),
         ("sim --seeds 0 : 1", ""),
-        ("send status --s", "--safe"),
+        ("send status --sa", "--safe"),
         ("--v", "--version"),
         ("no-such-command ", "--help --version"),
     ],

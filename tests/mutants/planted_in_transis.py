@@ -342,6 +342,20 @@ TRANSIS_MUTANTS: Final = (
         HOSTILE + "test_a_leap_in_view_numbers_is_not_followed",
     ),
     TransisMutant(
+        "with too many publishers I forget what I have published",
+        "membership.py",
+        "            if len(self.pubs) >= PUBLISHERS_MAX and entry != self.me:\n",
+        "            if len(self.pubs) >= PUBLISHERS_MAX:\n",
+        HOSTILE + "test_however_many_publish_i_know_what_i_have_published",
+    ),
+    TransisMutant(
+        "who publishes by two entries holds everybody up",
+        "states.py",
+        "            late = agreement.out_of_reach(self.view) or agreement.doubled()\n",
+        "            late = agreement.out_of_reach(self.view)\n",
+        HOSTILE + "test_who_publishes_by_two_entries_holds_nobody_up",
+    ),
+    TransisMutant(
         "whoever might join is kept",
         "detection.py",
         "            if len(self.entries) < ENTRIES_MAX:\n                self",

@@ -21,7 +21,13 @@ UNORDERED_MUTANTS: Final = (
         "Service.SAFE if self.has_unordered else Service.AGREED",
         "Service.AGREED",
         UNORDERED + "test_joins_and_leaves_are_safe_where_something_is_not_ordered",
-        runs(2),
+    ),
+    GroupMutant(
+        "notes are agreed beside causal messages",
+        "sendqueue.py",
+        "        if flags & SAFE or is_note:\n",
+        "        if flags & SAFE:\n",
+        UNORDERED + "test_notes_are_safe_where_something_is_not_ordered",
     ),
     GroupMutant(
         "a basic packet does not wait for the view it was sent in",

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import binary, integers, lists, sampled_from
 
+from evensong.client.replica import NOTES
 from evensong.core.effects import Deliver, Packet, Service
 from evensong.core.groups.control import (
     AsOf,
@@ -200,6 +201,21 @@ def test_joins_and_leaves_are_safe_where_something_is_not_ordered(
     layer.leave(ann, "g")
     layer.close_session(ann)
     assert {packet.service for packet in pair.pull(1)} == {service}
+
+
+@pytest.mark.parametrize(
+    ("has_unordered", "service"), [(True, Service.SAFE), (False, Service.AGREED)]
+)
+def test_notes_are_safe_where_something_is_not_ordered(
+    has_unordered: bool, service: Service
+) -> None:
+    """By them members agree where a state is taken, as by joins."""
+    pair = Pair(has_unordered=has_unordered)
+    layer = pair.layers[1]
+    ann = layer.open_session("ann")
+    layer.define_set(ann, 0, ["g", NOTES])
+    layer.send(ann, encode_whole(ann, 1, 0, 0, [b"an offer"]))
+    assert [packet.service for packet in pair.pull(1)][-1] is service
 
 
 @pytest.mark.parametrize("flags", [CAUSAL, BASIC])

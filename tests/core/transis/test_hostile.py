@@ -20,7 +20,7 @@ from evensong.core.transis.frames import (
     Proposal,
 )
 from evensong.core.transis.lansis import Lansis
-from evensong.core.transis.membership import PROPOSALS_MAX
+from evensong.core.transis.membership import PROPOSALS_MAX, PUBLISHERS_MAX
 from evensong.core.transis.states import VIEW_NO_LEAP, State
 from tests.core.transis.hostile import (
     FRAMES_A_LIFE,
@@ -282,6 +282,47 @@ def test_of_one_publishers_proposals_the_latest_are_kept() -> None:
     kept = core.machine.agreement.pubs[mate]
     assert [*kept] == proposals[-PROPOSALS_MAX:]
     core.machine.on_repeat_timeout(stage.world.now)  # my own latest is there, too
+
+
+def test_however_many_publish_i_know_what_i_have_published() -> None:
+    """A stranger publishes ever more, under ever new views, what cannot be followed."""
+    stage = Stage(1, 2, 3)
+    stage.form()
+    core = stage.core(1)
+    me, mate, _ = core.machine.agreement.mates
+    for number in range(1, PUBLISHERS_MAX + 10):
+        proposal = Proposal(tuple(sorted((me, mate, Entry(9, 1, number)))), (mate,))
+        view_id = core.machine.view.view_id._replace(seq=number, rep=77)
+        message = wire.make_message(
+            JOIN, wire.NO_SERVICE, 9, 1, view_id, number, number - 1, (), 0, b"", proposal, False, 0
+        )
+        core.receive(wire.encode_head(JOIN, 9, 1, view_id) + message.frame, stage.world.now)
+    assert state_of(core) is State.STABLE
+    agreement = core.machine.agreement
+    assert not agreement.pubs, "what cannot be followed is of no use"
+    for number in range(PUBLISHERS_MAX):
+        agreement.pubs[Entry(9, 1, number)] = {}
+    core.machine.on_break(2, "silent", stage.world.now)
+    assert agreement.current() in agreement.pubs.get(me, {})
+    core.machine.on_repeat_timeout(stage.world.now)
+
+
+def test_who_publishes_by_two_entries_holds_nobody_up() -> None:
+    stage = Stage(1, 2)
+    stage.form()
+    core = stage.core(1)
+    agreement = core.machine.agreement
+    twice = [Entry(9, 1, number) for number in (5, 7)]
+    core.machine.enter_agree(stage.world.now, "join message", 9, twice, ())
+    proposal = agreement.current()
+    mine = agreement.pubs[agreement.me][proposal]
+    for entry in proposal.required():
+        agreement.record(entry, proposal, mine)
+    assert not agreement.late()
+    assert agreement.doubled() == [twice[0]]
+    core.machine.on_agree_timeout(stage.world.now)
+    assert twice[0] in agreement.failed
+    assert twice[1] not in agreement.failed
 
 
 def test_nothing_is_kept_that_is_far_ahead_of_what_everybody_has() -> None:

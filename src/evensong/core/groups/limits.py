@@ -6,6 +6,7 @@ from evensong.errors import BadParameters
 
 GROUP_NAME_BYTES_MAX: Final = 64
 USER_NAME_BYTES_MAX: Final = 32
+RESERVED: Final = "\0"  # what begins so is for libraries to send to, and for nobody to be in
 GROUPS_MAX: Final = 64  # in the destination of one message
 SETS_MAX: Final = 1_024  # destinations that one session keeps at once
 SESSIONS_MAX: Final = 4_096  # sessions of one daemon at one time

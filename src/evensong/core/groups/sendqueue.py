@@ -49,7 +49,7 @@ from evensong.core.groups.frame import (
     UNORDERED,
     Head,
 )
-from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, Limits
+from evensong.core.groups.limits import CHUNK_LEAST, DEFICIT, RESERVED, Limits
 from evensong.core.groups.packet import (
     ALONE_TAIL,
     NUMBERED,
@@ -435,7 +435,10 @@ class SendQueue:
     def _service_of(self, head: Head, destination: Destination) -> Service:
         """Return the service of the packet in which a frame ends."""
         flags = head.flags
-        if flags & SAFE:
+        # By notes of libraries, as by joins, members agree at which place to take a state: what is
+        # CAUSAL must be on the same side of it for all of them. unordered.py says why it is.
+        is_note = self.has_unordered and destination.groups[-1].startswith(RESERVED)
+        if flags & SAFE or is_note:
             return Service.SAFE
         if not self.has_unordered or not flags & UNORDERED:
             return Service.AGREED

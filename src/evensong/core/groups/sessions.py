@@ -41,6 +41,7 @@ from evensong.core.groups.limits import (
     BATCH_MAX,
     GROUPS_MAX,
     JOINED_MAX,
+    RESERVED,
     SESSIONS_MAX,
     SETS_MAX,
     Limits,
@@ -50,7 +51,6 @@ from evensong.core.ids import ProcessorId
 from evensong.errors import MalformedFrame
 
 NO_SESSION: Final[SessionId] = 0
-RESERVED: Final = "\0"  # what begins so is for libraries to send to, and for nobody to be in
 
 
 @final

@@ -61,7 +61,7 @@ class Agreement:
         """Keep who has published what."""
         pubs = self.pubs.get(entry)
         if pubs is None:
-            if len(self.pubs) >= PUBLISHERS_MAX:
+            if len(self.pubs) >= PUBLISHERS_MAX and entry != self.me:
                 return
             pubs = self.pubs[entry] = {}
         if proposal not in pubs:
@@ -157,6 +157,15 @@ class Agreement:
             if entry in self.mates and message is not None and self._is_outside(message, view):
                 found.append(entry)
         return found
+
+    def doubled(self) -> list[Entry]:
+        """Return the entries of processors that are named more than once, but for each one's last.
+
+        Nobody honest publishes a proposal by two of its entries, and none can come of it.
+        """
+        required = sorted(self.current().required())
+        latest = {entry.proc: entry for entry in required}
+        return [entry for entry in required if entry != latest[entry.proc]]
 
     def late(self) -> list[Entry]:
         """Return who has not agreed in time; if somebody is silent, not those who only lag."""

@@ -295,8 +295,8 @@ class StateMachine:
         assert proposal is not None
         agreement = self.agreement
         state = self.state
-        agreement.record(entry, proposal, message)
         if state is State.AGREE:
+            agreement.record(entry, proposal, message)
             if agreement.take_over(proposal, is_mate=is_mate):
                 self._enlarge(now, cause, entry.proc)
         elif state is State.STABLE or state is State.COLLECT:
@@ -305,6 +305,7 @@ class StateMachine:
             if not is_mate and (is_unfit or self.acquaintances.is_outdated(entry)):
                 self.flow.drop("join that cannot be followed")
                 return
+            agreement.record(entry, proposal, message)
             joint = {*proposal.joint, *self._cands.fit()}
             self.enter_agree(now, cause, entry.proc, joint, proposal.failed)
         else:
@@ -485,7 +486,7 @@ class StateMachine:
         late = agreement.late()
         if not late:
             cause = "its past is lost"
-            late = agreement.out_of_reach(self.view)
+            late = agreement.out_of_reach(self.view) or agreement.doubled()
         agreement.failed.update(late)
         self._enlarge(now, cause, late[0].proc if late else NO_PROCESSOR)
         self._insert_ready(now)

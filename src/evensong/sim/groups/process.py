@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from evensong.core.groups.events import Delivered, Error, MemberId, SessionId, View
-from evensong.core.groups.frame import UNORDERED, decode_head, encode_whole, messages_of
+from evensong.core.groups.frame import SAFE, UNORDERED, decode_head, encode_whole, messages_of
 from evensong.core.node import Node
 from evensong.sim.groups.replica import GroupReplica, Heard, MakeReplica, Shown
 from evensong.sim.groups.watch import Watcher
@@ -67,6 +67,8 @@ class Process:
         self._make_replica: Final = make_replica
         self._sets: Final[dict[tuple[str, ...], int]] = {}
         self._shown_once: Final[set[tuple[MemberId, int]]] = set()
+        # A library's notes go to a reserved name too, by which a daemon knows to send them so.
+        self._note_flags: Final = SAFE if node.groups.queue.has_unordered else 0
 
     def is_alive(self) -> bool:
         """Whether it still has its session."""
@@ -141,7 +143,7 @@ class Process:
         for group in sorted(self.replicas):
             note = self.replicas[group].transfer.next_note()
             if note is not None:
-                return Saying((group,), (NOTE + note,))
+                return Saying((group,), (NOTE + note,), self._note_flags)
         return None
 
     # What it is told
