@@ -21,7 +21,7 @@ UNORDERED_MUTANTS: Final = (
         "Service.SAFE if self.has_unordered else Service.AGREED",
         "Service.AGREED",
         UNORDERED + "test_joins_and_leaves_are_safe_where_something_is_not_ordered",
-        runs(2),
+        runs(37),
     ),
     GroupMutant(
         "a basic packet does not wait for the view it was sent in",
@@ -70,5 +70,6 @@ UNORDERED_MUTANTS: Final = (
         "            self._held.append((self._last_place, message))\n",
         "            self._held.append((place or (NO_RING._replace(seq=2**63), 0, 0), message))\n",
         TRANSFER + "test_what_is_not_ordered_is_held_behind_what_it_came_behind",
+        runs(3),
     ),
 )
