@@ -76,5 +76,6 @@ UNORDERED_MUTANTS: Final = (
         "            self._held.append((self._last_place, message))\n",
         "            self._held.append((place or (NO_RING._replace(seq=2**63), 0, 0), message))\n",
         TRANSFER + "test_what_is_not_ordered_is_held_behind_what_it_came_behind",
+        runs(3),
     ),
 )
