@@ -183,7 +183,11 @@ def compare(audited: Audited, run: Path) -> Compared:
     """Hold Spark's verdicts on a run against those in memory."""
     name = run.name.removeprefix("run_id=")
     try:
-        return Compared(bool(audited.failed(name)), disagreements(audited, run.parent, name))
+        differing = disagreements(audited, run.parent, name)
+        if name not in audited.found.runs:
+            refusals = [line for line in audited.found.refused if name in line]
+            differing.append(f"run {name}: Spark refuses what is readable in memory: {refusals}")
+        return Compared(bool(audited.failed(name)), differing)
     except BadTrace as error:
         print(f"{name}: not readable in memory: {error}", file=sys.stderr)
         return Compared(False, [])
