@@ -28,11 +28,13 @@ DEADLINE_S = 30.0  # how long a condition may take on a busy machine before the 
 POLL_S = 0.02
 PORT = 5405  # where every host is a daemon's own
 # A machine that is busy for a few hundred milliseconds must not look like one that crashed.
-TIMEOUTS = (
-    'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
-    'beacon = "200ms"\nhold = "50ms"\n'
-)
-LANSIS_TIMEOUTS = 'heartbeat = "200ms"\nprobe = "60ms"\ncollect = "400ms"\nagree = "800ms"\n'
+PATIENT = {
+    TOTEM: (
+        'token_retransmit = "60ms"\ntoken_loss = "500ms"\njoin = "40ms"\nconsensus = "250ms"\n'
+        'beacon = "200ms"\nhold = "50ms"\n'
+    ),
+    TRANSIS: 'heartbeat = "200ms"\nprobe = "60ms"\ncollect = "400ms"\nagree = "800ms"\n',
+}
 JUDGED = {
     TOTEM: {"EVS1.1", "EVS3", "EVS6.3", "TM1", "TG", "LV-1"},
     TRANSIS: {"EVS1.1", "EVS3", "LC1", "LA1", "LM1", "LV-1", "LW1"},
@@ -76,7 +78,7 @@ class LocalCluster:
         nodes: int,
         *,
         extra: str = "testing = true",
-        timeouts: str = TIMEOUTS,
+        timeouts: str | None = None,
         hosts: Sequence[str] = (),
         prefixes: Sequence[Sequence[str]] = (),
         engine: str = TOTEM,
@@ -84,7 +86,7 @@ class LocalCluster:
         """Prepare daemons on loopback; with `hosts` and `prefixes`, wherever these lead."""
         self.directory = directory
         self.engine = engine
-        self.timeouts = timeouts if engine == TOTEM else LANSIS_TIMEOUTS
+        self.timeouts = PATIENT[engine] if timeouts is None else timeouts
         self.prefixes = prefixes
         self.nodes = tuple(range(1, nodes + 1))
         self.processes: dict[ProcessorId, subprocess.Popen[bytes]] = {}
@@ -256,14 +258,36 @@ class LocalCluster:
 
     # The judge
 
+    def flush_together(self) -> None:
+        """Let all that run write down what they did, none of them in another configuration by then.
+
+        A change between two of them would be seen by one trace from before and by another from
+        after: as if one had stayed where the other had left it.
+        """
+
+        def is_of_one_moment() -> bool:
+            before = self._where_all_are()
+            for node in self.processes:
+                self.ask(node, do="flush")
+            return bool(before) and self._where_all_are() == before
+
+        wait_for("a moment without a change", is_of_one_moment)
+
+    def _where_all_are(self) -> list[object]:
+        """Return the configurations of all that run; nothing if some are about to change."""
+        statuses = [self.status(node) for node in self.processes]
+        if not all(status["state"] in SETTLED for status in statuses):
+            return []
+        return [(status["ring"], status["configurations"]) for status in statuses]
+
     def lives(self) -> list[TracedLife]:
         """Read every trace; daemons that run are taken for quiet, others for dead."""
         lives: list[TracedLife] = []
+        if self.processes:
+            self.flush_together()
         for node in sorted(self.started):
             is_running = node in self.processes
-            if is_running:
-                self.ask(node, do="flush")
-            elif not (self.state(node) / "log").exists():
+            if not is_running and not (self.state(node) / "log").exists():
                 continue  # it was never started
             for found in read_directory(self.state(node) / "trace").values():
                 settle(found, "quiesce" if is_running else "lost")

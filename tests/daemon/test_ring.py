@@ -68,8 +68,9 @@ def test_after_kill_9_the_others_go_on_and_the_dead_one_returns(
         assert len(history.lives[2, after].deliveries) >= 10
 
 
-def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, 5) as cluster:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_suspended_daemon_comes_back_into_the_ring(tmp_path: Path, engine: str) -> None:
+    with LocalCluster(tmp_path, 5, engine=engine) as cluster:
         cluster.start()
         cluster.wait_for_ring()
         cluster.send(3, 100)
