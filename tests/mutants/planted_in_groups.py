@@ -306,7 +306,7 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "a safe frame in an agreed packet",
         "sendqueue.py",
-        "        if flags & SAFE:\n            return Service.SAFE\n",
+        "        if flags & SAFE or is_note:\n            return Service.SAFE\n",
         "",
         QUEUE + "test_agreed_frames_close_their_packet_before_a_safe_one",
         runs(0),

@@ -252,6 +252,7 @@ def test_a_partition_on_a_bad_network_is_lived_with_and_merges(tmp_path: Path, e
         on.network.order(across, **LITTLE)
         on.cluster.wait_for_ring()
         on.carry_traffic(2)
+        assert on.network.counts()["lost"] > 0
         on.conclude(has_mates=True)
 
 
@@ -266,6 +267,7 @@ def test_one_is_killed_on_a_bad_network_and_comes_back(tmp_path: Path, engine: s
         on.cluster.start([2])
         on.cluster.wait_for_ring()
         on.carry_traffic(2)
+        assert on.network.counts()["lost"] > 0
         on.conclude(has_mates=True)
 
 
@@ -281,4 +283,5 @@ def test_one_is_suspended_on_a_bad_network_again_and_again(tmp_path: Path, engin
             on.carry_traffic(1, others)
             on.cluster.signal(paused, signal.SIGCONT)
             on.cluster.wait_for_ring()
+        assert on.network.counts()["lost"] > 0
         on.conclude(has_mates=True)
