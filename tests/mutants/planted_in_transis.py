@@ -264,6 +264,13 @@ TRANSIS_MUTANTS: Final = (
         DIRECTED + "test_who_was_suspended_hears_first_what_the_others_said_meanwhile",
     ),
     TransisMutant(
+        "who is forgiven has been heard",
+        "detection.py",
+        "        self._forgiven_at = now\n        self._probes.clear()\n",
+        "        for index in range(len(self._heard_at)):\n            self.hear(index, now)\n",
+        DIRECTED + "test_who_was_suspended_still_helps_a_late_member",
+    ),
+    TransisMutant(
         "strangers are never left alone",
         "states.py",
         "            if not self.acquaintances.is_left_alone(proc, now):\n",

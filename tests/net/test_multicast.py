@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evensong.core.engine import ENGINES
 from tests.daemon.local import LocalCluster
 from tests.net.network import PREFIX, ip, sweep
 
@@ -30,6 +31,7 @@ def namespace() -> Iterator[str]:
         ip("netns", "del", name)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("hosts", "group"),
     [
@@ -38,13 +40,14 @@ def namespace() -> Iterator[str]:
     ],
 )
 def test_daemons_of_a_group_form_one_ring(
-    tmp_path: Path, namespace: str, hosts: list[str], group: str
+    tmp_path: Path, namespace: str, hosts: list[str], group: str, engine: str
 ) -> None:
     with LocalCluster(
         tmp_path,
         len(NODES),
         extra=f'testing = true\nmulticast = "{group}"\nmulticast_interface = "v0"',
         hosts=hosts,
+        engine=engine,
         prefixes=[["ip", "netns", "exec", namespace]] * len(NODES),
     ) as cluster:
         cluster.start()

@@ -283,3 +283,8 @@ def test_the_rules_are_those_of_real_daemons() -> None:
 def test_weather_that_cannot_be_is_refused(latency_us: int, jitter_us: int) -> None:
     with pytest.raises(BadRequest, match="below 0"):
         cluster(1, latency_us=latency_us, jitter_us=jitter_us)
+
+
+def test_an_engine_that_is_none_is_refused() -> None:
+    with pytest.raises(BadRequest, match="engine: takes one of totem, transis"):
+        cluster(1, engine="paxos")

@@ -32,6 +32,14 @@ def test_i_do_not_suspect_others_for_my_own_lateness() -> None:
     assert watch.look(10 * P.silence_max()) == ([], [])
 
 
+def test_to_forgive_is_not_to_hear() -> None:
+    watch = Watch(2, 0, P, 5)
+    watch.forgive(9)
+    assert not watch.has_heard_all(5)
+    watch.hear(1, 10)
+    assert watch.has_heard_all(5)
+
+
 def test_who_is_alone_watches_nobody() -> None:
     assert Watch(1, 0, P, 0).deadline == NEVER
 

@@ -108,6 +108,32 @@ def test_a_late_member_gets_what_is_missing_of_the_old_view() -> None:
     stage.finish()
 
 
+def test_who_was_suspended_still_helps_a_late_member() -> None:
+    # 1 and 2 are in the next view; 3 lacks a message of the last one, and they are suspended before
+    # it gets it. That they were late themselves does not mean that they have heard 3 since.
+    stage = Stage(1, 2, 3, 4, agree=200_000, nack_retry_max=20_000)
+    stage.form()
+    stage.rule(DROP, "regular", 2, 3)
+    stage.rule(DROP, "retr", 0, 3)
+    stage.send(2, "only")
+    stage.run(1_500)
+    stage.strike(Leave(0, 4))
+    stage.run(5_000)
+    assert stage.views[1] == stage.views[2] == [(1, 2, 3)]
+    assert stage.views[3] == []
+    for node in (1, 2):
+        stage.strike(Pause(0, node))
+    stage.run(60_000)
+    for node in (1, 2):
+        stage.strike(Resume(0, node))
+    stage.run(10_000)  # each has heard the other
+    stage.world.network.forget_rules()
+    stage.run(150_000)
+    assert all(stage.views[node] == [(1, 2, 3)] for node in (1, 2, 3))
+    assert stage.delivered[3] == stage.delivered[1] == ["only'"]
+    stage.finish()
+
+
 def test_who_listens_is_heard_however_much_others_talk() -> None:
     stage = Stage(1, 2, 3, 4, ack_idle=20_000)
     stage.form()

@@ -22,12 +22,13 @@ LASTING: Final = 32  # heartbeats; who came and goes within them has not come to
 class Watch:
     """When each member of my view was heard last, and who is being probed."""
 
-    __slots__ = ("_heard_at", "_my_index", "_parameters", "_probes", "deadline")
+    __slots__ = ("_forgiven_at", "_heard_at", "_my_index", "_parameters", "_probes", "deadline")
 
     def __init__(self, size: int, my_index: int, parameters: Parameters, now: int) -> None:
         self._parameters: Final = parameters
         self._my_index: Final = my_index
         self._heard_at: Final = [now] * size
+        self._forgiven_at = now  # nobody's silence before counts
         self._probes: Final[dict[int, int]] = {}  # those sent, by member
         # Never later than when something is to be done.
         self.deadline = now + parameters.silence_max() if size > 1 else NEVER
@@ -38,9 +39,12 @@ class Watch:
         self._probes.pop(index, None)
 
     def forgive(self, now: int) -> None:
-        """Give everybody their full time again: it was I who was late."""
-        for index in range(len(self._heard_at)):
-            self.hear(index, now)
+        """Give everybody their full time again: it was I who was late.
+
+        That is not to hear them: who was not heard in this view may still be on its way there.
+        """
+        self._forgiven_at = now
+        self._probes.clear()
 
     def look(self, now: int) -> tuple[list[int], list[int]]:
         """Return whom to probe now, and who has not answered."""
@@ -52,7 +56,8 @@ class Watch:
             if index == self._my_index:
                 continue
             sent = self._probes.get(index, 0)
-            due = heard_at + parameters.silence_max() + sent * parameters.probe
+            since = max(heard_at, self._forgiven_at)
+            due = since + parameters.silence_max() + sent * parameters.probe
             if now >= due:
                 if sent >= parameters.probes:
                     silent.append(index)
