@@ -5,6 +5,7 @@ python -m bench.client [--size 100] [--messages 500000]
 
 import argparse
 import asyncio
+import socket
 import time
 
 from evensong.client.connection import Events
@@ -58,7 +59,9 @@ def receive_batches(chunks: list[bytes]) -> int:
 async def receive_events(chunks: list[bytes]) -> int:
     dialogue = welcomed()
     stream = dialogue.streams.everything
-    link = Link(dialogue)
+    here, there = socket.socketpair()
+    here.setblocking(False)
+    link = Link(dialogue, here)
     count = 0
     for chunk in chunks:
         dialogue.feed(chunk)
@@ -66,6 +69,8 @@ async def receive_events(chunks: list[bytes]) -> int:
             count += 1
             if stream.is_drained():
                 break
+    link.abort()
+    there.close()
     return count
 
 

@@ -70,7 +70,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "daemon.spool daemon.stable daemon.tail daemon.telling daemon.tuning daemon.watch",
         CALLER: "core core.core core.effects core.groups.events core.groups.frame "
         "core.groups.limits core.groups.packet core.ids core.run core.unit daemon.burst ipc "
-        "ipc.frames ipc.pieces ipc.wire",
+        "ipc.frames ipc.pieces ipc.unsent ipc.wire",
     },
     CLIENT: {
         PACK: "client.connection client.consignment client.naming client.rules",
@@ -78,7 +78,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         MESSAGES: "client.message client.packing client.replica client.streams",
         PROGRAM: "bench.member",
         REST: "client client.address",
-        CALLER: "client.blocking client.flights client.link ipc ipc.frames ipc.pieces ipc.wire",
+        CALLER: "client.blocking client.flights client.link ipc ipc.frames ipc.pieces ipc.unsent "
+        "ipc.wire",
     },
 }
 
@@ -112,15 +113,13 @@ FUNCTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     CLIENT: {
         PACK: {
-            "asyncio.selector_events": "_write_ready _write_send",
             "client.dialogue": "can_send destination _define check_size send _begin_frame "
-            "send_frame _take_off _close_frame take_output _send_notes _say _check_open",
-            "client.link": "flush_soon _flush",
+            "send_frame _take_off _close_frame take_parts take_output _send_notes _say _check_open",
+            "client.link": "flush_soon _flush _write",
             "client.packing": "as_bytes pack",
         },
         SPLIT: {
-            "asyncio.selector_events": "_read_ready _read_ready__data_received",
-            "client.link": "data_received",
+            "client.link": "_on_readable _read_rest",
             "client.streams": "put",
         },
         MESSAGES: {

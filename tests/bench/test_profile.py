@@ -124,10 +124,10 @@ def test_samples_belong_to_the_innermost_stage() -> None:
         (DAEMON, frames("core.groups.layer:Groups._take", "core.groups.packet:alike"), APART),
         (DAEMON, frames("daemon.connection:Connection.read", "daemon.connection:<listcomp>"), READ),
         (DAEMON, frames("runpy:_run_code"), REST),
-        (CLIENT, frames("client.link:Link._flush", "asyncio.selector_events:T.write"), PACK),
+        (CLIENT, frames("client.link:Link._flush", "ipc.unsent:Unsent.write"), PACK),
         (CLIENT, frames("client.packing:pack"), PACK),
         (CLIENT, frames("client.packing:unpack"), MESSAGES),
-        (CLIENT, frames("asyncio.selector_events:T._read_ready__data_received"), SPLIT),
+        (CLIENT, frames("asyncio.events:Handle._run", "client.link:Link._on_readable"), SPLIT),
         (CLIENT, frames("bench.member:main", "asyncio.runners:run"), REST),
     ],
 )

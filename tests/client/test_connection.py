@@ -386,8 +386,8 @@ def test_examples_in_docstrings_run(module: object, server: Server) -> None:
 def test_what_a_daemon_said_last_is_heard_though_writing_failed_first() -> None:
     async def main() -> None:
         here, there = socket.socketpair()
-        loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(lambda: Link(Dialogue("ann")), sock=here)
+        here.setblocking(False)
+        link = Link(Dialogue("ann"), here)
         member = MemberId(1, 1, 1, "ann")
         there.send(wire.encode_welcome(1, member, 1_000, 10_000, 10_000))
         await link.answered(link.dialogue.welcome)

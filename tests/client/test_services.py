@@ -45,8 +45,9 @@ def test_what_has_no_place_is_told_so() -> None:
     for place in (order, None):
         receipt = frames.Receipt(5, 3, place)
         assert wire.decode_receipt(wire.encode_receipt(*receipt)[9:]) == receipt
-        deliver = frames.Deliver(1, place, RingId(4, 1), True, b"frame")
-        assert wire.decode_deliver(b"".join(wire.encode_deliver(*deliver))[9:]) == deliver
+        told = (1, place, RingId(4, 1), True)
+        encoded = b"".join(wire.encode_deliver(*told, b"frame"))
+        assert wire.decode_deliver(encoded[9:]) == frames.Deliver(*told, b"frame")
 
 
 def test_a_flight_without_a_place_has_come_and_nobody_tells_who_holds_it() -> None:

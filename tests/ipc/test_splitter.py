@@ -38,6 +38,21 @@ def test_a_large_frame_is_put_together() -> None:
         assert found == [Frame(5, 6, body), Frame(7, 8, b"next")]
 
 
+@pytest.mark.parametrize("size", [700, GATHERED, 5 * GATHERED])
+def test_what_was_read_into_one_place_is_copied_out_of_it(size: int) -> None:
+    body = bytes(range(256)) * 1_000
+    stream = encode(5, 6, body) + encode(7, 8, b"next")
+    place = memoryview(bytearray(size))
+    splitter = Splitter(len(body))
+    found: list[Frame] = []
+    for at in range(0, len(stream), size):
+        chunk = stream[at : at + size]
+        place[: len(chunk)] = chunk
+        found += splitter.feed(place[: len(chunk)])
+    place[:] = bytes(size)
+    assert found == [Frame(5, 6, body), Frame(7, 8, b"next")]
+
+
 def test_many_small_pieces_cost_little() -> None:
     splitter = Splitter(200_000)
     splitter.feed(HEAD.pack(200_000, 5, 6))

@@ -15,6 +15,7 @@ from evensong.client.address import WELCOME_S, open_stream
 from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer
 from evensong.errors import ConnectionLost, Unreachable
+from evensong.ipc.unsent import Unsent
 
 CHUNK: Final = 256 * 1_024  # bytes read in one go
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
@@ -47,11 +48,12 @@ FOREVER: Final = Patience(None)
 class Line:
     """A dialogue, and the socket that carries it."""
 
-    __slots__ = ("_poll", "_socket", "_unsent", "dialogue")
+    __slots__ = ("_poll", "_read_into", "_socket", "_unsent", "dialogue")
 
     def __init__(self, path: str, name: str) -> None:
         self.dialogue: Final = Dialogue(name)
-        self._unsent = memoryview(b"")
+        self._unsent: Final = Unsent()
+        self._read_into: Final = memoryview(bytearray(CHUNK))
         self._poll: Final = select.poll()
         self._socket: Final = open_stream(path)
         try:
@@ -93,19 +95,11 @@ class Line:
 
     def flush(self) -> None:
         """Write what is to be written, as far as the socket takes it."""
-        output = self.dialogue.take_output()
-        if output:
-            self._unsent = memoryview(bytes(self._unsent) + output if self._unsent else output)
-        self._write()
-
-    def _write(self) -> None:
+        self._unsent.add(self.dialogue.take_parts())
         try:
-            while self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        except BlockingIOError:
-            pass
+            self._unsent.write(self._socket)
         except OSError:
-            self._unsent = memoryview(b"")  # reading tells why, after what is still to be read
+            self._unsent.clear()  # reading tells why, after what is still to be read
 
     def _move(self, timeout: float | None) -> None:
         """Wait until bytes can move, move them, and answer what came."""
@@ -119,14 +113,14 @@ class Line:
 
     def _read(self) -> None:
         try:
-            chunk = self._socket.recv(CHUNK)
+            count = self._socket.recv_into(self._read_into)
         except BlockingIOError:
             return
         except OSError as error:
             self.dialogue.lost(f"the connection broke: {error.strerror or error}")
             return
-        if chunk:
-            self.dialogue.feed(chunk)
+        if count:
+            self.dialogue.feed(self._read_into[:count])
         else:
             self.dialogue.lost("the daemon is gone")
 

@@ -363,22 +363,17 @@ class Connecting:
         return self._connect().__await__()
 
     async def _connect(self) -> Connection:
-        link = Link(Dialogue(self._name))
-        loop = asyncio.get_running_loop()
-        stream = open_stream(self._path)
+        link = Link(Dialogue(self._name), open_stream(self._path))
         try:
             async with asyncio.timeout(WELCOME_S):
-                await loop.create_unix_connection(lambda: link, sock=stream)
                 await link.answered(link.dialogue.welcome)
         except ConnectionLost as error:
             raise Unreachable(f"{self._path}: {error}") from None
         except TimeoutError:
             link.abort()
-            stream.close()
             raise Unreachable(f"{self._path}: the daemon does not answer") from None
         except BaseException:
             link.abort()
-            stream.close()
             raise
         return Connection(link)
 

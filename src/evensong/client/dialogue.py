@@ -1,6 +1,6 @@
 """One connection to a daemon, without the connection: bytes in, bytes out, and what they mean.
 
-Whoever drives it feeds what was read, writes what `take_output` returns after every call, and says
+Whoever drives it feeds what was read, writes what `take_parts` returns after every call, and says
 when the connection is `lost`. Nothing here waits: calls return answers that are to come, streams
 that fill, flights that end. So one dialogue serves programs with asyncio, programs without, and
 tests.
@@ -329,7 +329,7 @@ class Dialogue:
         frame = encode_whole(self.member.session, first_no, set_no, flags, payloads)
         flight = self._take_off(count, len(frame), flags)
         self._next_no += count
-        self._output.append(wire.encode_send(_request_of(first_no), frame))
+        self._output.extend(wire.send_parts(_request_of(first_no), frame))
         return flight
 
     def _take_off(self, count: int, size: int, flags: int) -> Flight:
@@ -346,7 +346,7 @@ class Dialogue:
             first_no = frame.flight.first_no
             session = self.member.session
             encoded = encode_whole(session, first_no, frame.set_no, frame.flags, frame.messages)
-            self._output.append(wire.encode_send(_request_of(first_no), encoded))
+            self._output.extend(wire.send_parts(_request_of(first_no), encoded))
 
     def watch_safe(self, flight: Flight) -> None:
         """Find out who holds a frame; its flight changes when that is known."""
@@ -369,16 +369,20 @@ class Dialogue:
 
     # -- bytes -------------------------------------------------------------------------------
 
-    def take_output(self) -> bytes:
-        """Return what is to be written."""
+    def take_parts(self) -> list[bytes]:
+        """Return what is to be written, in parts."""
         if self._replications and self.ended is None:
             self._send_notes()
         self._close_frame()
         if not self._output:
-            return b""
-        output = b"".join(self._output)
+            return []
+        parts = self._output[:]
         self._output.clear()
-        return output
+        return parts
+
+    def take_output(self) -> bytes:
+        """Return the same in one piece."""
+        return b"".join(self.take_parts())
 
     def _send_notes(self) -> None:
         for group, replication in self._replications.items():
@@ -392,8 +396,8 @@ class Dialogue:
                     set_no = self._define(names)
                 self.send_frame(set_no, [note], 0)
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in what was read."""
+    def feed(self, chunk: bytes | memoryview) -> None:
+        """Take in what was read; the chunk may be overwritten after that."""
         try:
             for frame in self._splitter.feed(chunk):
                 self._hear(frame)

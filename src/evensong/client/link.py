@@ -1,10 +1,13 @@
 """A dialogue on an event loop: bytes are carried, waiting is awaiting. Nothing is decided here.
 
-What is said within one turn of the loop is written at its end, in one go. No task runs.
+What is said within one turn of the loop is written at its end, in one go. No task runs. The socket
+is read and written as it is, not by a transport of asyncio's: what is read goes to one place and
+what is written leaves from where it lies, for large pieces of memory that come and go cost a client
+more than all else.
 """
 
 import asyncio
-import os
+import socket
 from contextlib import suppress
 from typing import Final, TypeVar, final
 
@@ -12,49 +15,52 @@ from evensong.client.dialogue import Dialogue
 from evensong.client.flights import Answer, Wakes
 from evensong.client.streams import Stream
 from evensong.errors import ConnectionLost
+from evensong.ipc.unsent import Unsent
 
-READ_BYTES: Final = 65_536
+READ_BYTES: Final = 262_144  # at a time
 CLOSE_S: Final = 5.0  # how long a daemon may take to say goodbye
 
 Value = TypeVar("Value")
 
 
 @final
-class Link(asyncio.Protocol):
-    """A dialogue, and the transport that carries it."""
+class Link:
+    """A dialogue, and the socket that carries it."""
 
-    def __init__(self, dialogue: Dialogue) -> None:
+    def __init__(self, dialogue: Dialogue, stream: socket.socket) -> None:
         self.dialogue: Final = dialogue
         self._loop: Final = asyncio.get_running_loop()
-        self._transport: asyncio.WriteTransport | None = None
+        self._socket: Final = stream
+        self._read: Final = memoryview(bytearray(READ_BYTES))
+        self._unsent: Final = Unsent()
         self._is_flushing = False
-
-    # -- what the loop calls -----------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to write."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._is_blocked = False  # the loop says when more can be written
+        self._is_closed = False
+        self._loop.add_reader(stream, self._on_readable)
         self._flush()
 
-    def data_received(self, chunk: bytes) -> None:
-        """Take in what was read."""
-        self.dialogue.feed(chunk)
-        self.flush_soon()
+    # -- bytes in ----------------------------------------------------------------------------
 
-    def connection_lost(self, error: Exception | None) -> None:
-        """Take in that the connection is gone."""
-        if error is not None:
-            self._read_rest()
-        self.dialogue.lost(f"the connection broke: {error}" if error else "the daemon is gone")
+    def _on_readable(self) -> None:
+        """Take in what has come."""
+        try:
+            count = self._socket.recv_into(self._read)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(f"the connection broke: {error.strerror or error}")
+            return
+        if count:
+            self.dialogue.feed(self._read[:count])
+            self.flush_soon()
+        else:
+            self._lose("the daemon is gone")
 
     def _read_rest(self) -> None:
         """Take in what the daemon said before it went, which a failed write left unread."""
-        assert self._transport is not None
-        stream = self._transport.get_extra_info("socket")
         with suppress(OSError):
-            while chunk := os.read(stream.fileno(), READ_BYTES):
-                self.dialogue.feed(chunk)
+            while count := self._socket.recv_into(self._read):
+                self.dialogue.feed(self._read[:count])
 
     # -- bytes out ---------------------------------------------------------------------------
 
@@ -66,9 +72,41 @@ class Link(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flushing = False
-        output = self.dialogue.take_output()
-        if output and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(output)
+        parts = self.dialogue.take_parts()
+        if parts and not self._is_closed:
+            self._unsent.add(parts)
+            if not self._is_blocked:
+                self._write()
+
+    def _write(self) -> None:
+        try:
+            self._unsent.write(self._socket)
+        except OSError as error:
+            self._read_rest()
+            self._lose(f"the connection broke: {error.strerror or error}")
+            return
+        if self._is_blocked != bool(self._unsent):
+            self._is_blocked = bool(self._unsent)
+            if self._is_blocked:
+                self._loop.add_writer(self._socket, self._write)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _lose(self, reason: str) -> None:
+        """Take in that the connection is gone."""
+        self._close_socket()
+        self.dialogue.lost(reason)
+
+    def _close_socket(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._unsent.clear()
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._socket)
+                self._loop.remove_writer(self._socket)
+            self._socket.close()
 
     async def close(self) -> None:
         """Say goodbye, behind all that was sent, and wait for the answer; for a while."""
@@ -81,9 +119,7 @@ class Link(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection now."""
-        if self._transport is not None:
-            self._transport.abort()
-        self.dialogue.lost("the connection was closed by this program")
+        self._lose("the connection was closed by this program")
 
     # -- waiting -----------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Delivery:
         destination: Destination,
         order: OrderId | None,
         conf_id: RingId,
-        frame: bytes,
+        frame: bytes | memoryview,
         *,
         reduced: bool,
     ) -> None:

@@ -53,7 +53,7 @@ def pack(payloads: Sequence[bytes], frame_max: int) -> Iterator[Sequence[bytes]]
     yield payloads[begin:]
 
 
-def unpack(frame: bytes, count: int) -> Sequence[bytes]:
+def unpack(frame: bytes | memoryview, count: int) -> Sequence[bytes]:
     """Cut a frame of so many messages apart; one whose table is false raises `MalformedFrame`.
 
     >>> from evensong.core.groups.frame import encode_whole
@@ -61,7 +61,7 @@ def unpack(frame: bytes, count: int) -> Sequence[bytes]:
     [b'Ave', b'Maria']
     """
     at = HEADER_SIZE + 2 * count
-    table = frame[HEADER_SIZE:at]
+    table = bytes(frame[HEADER_SIZE:at])
     if count < 2 or table != table[:2] * count:
         return messages_of(frame)
     length = int.from_bytes(table[:2], "big")

@@ -19,6 +19,7 @@ from evensong.errors import MalformedFrame
 from evensong.ipc import wire
 from evensong.ipc.frames import Frame, Why
 from evensong.ipc.splitter import Splitter
+from evensong.ipc.unsent import Part, rest_of
 
 if TYPE_CHECKING:
     from evensong.core.groups.events import Destination, SessionId
@@ -97,7 +98,7 @@ class Connection:
         self._window: Final = window
         self._frames: Final[deque[tuple[int, tuple[bytes, ...]]]] = deque()  # sizes, and parts
         self._urgent: Final[list[bytes]] = []
-        self._begun: list[bytes | memoryview] = []  # what is being written
+        self._begun: list[Part] = []  # what is being written
         self._begun_size = 0
         self._is_reading = True
         self._is_blocked = False  # the stream takes nothing more for now
@@ -220,7 +221,7 @@ class Connection:
         if self._begun:
             return True
         frames = self._frames
-        parts: list[bytes | memoryview] = [*self._urgent]
+        parts: list[Part] = [*self._urgent]
         self._urgent.clear()
         size = sum(map(len, parts))
         if self.unconsumed < self._window:
@@ -237,15 +238,7 @@ class Connection:
     def _drop(self, written: int) -> None:
         """Take off what is being written what has been."""
         self._begun_size -= written
-        begun = self._begun
-        if not self._begun_size:
-            begun.clear()
-            return
-        at = 0
-        while written >= len(begun[at]):
-            written -= len(begun[at])
-            at += 1
-        self._begun = [memoryview(begun[at])[written:], *begun[at + 1 :]]
+        self._begun = rest_of(self._begun, written)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class Deliver(NamedTuple):
     order: OrderId | None  # of the first message; the next have the next sub. None: not ordered
     conf_id: RingId  # the configuration of delivery, as views name it
     reduced: bool  # in a transitional one: promised for its members only
-    frame: bytes  # of kind WHOLE
+    frame: bytes | memoryview  # of kind WHOLE, where it lies in what was said
 
 
 class HasLeft(NamedTuple):

@@ -1,4 +1,4 @@
-"""Cuts a stream into frames: what comes in large pieces is copied once.
+"""Cuts a stream into frames: what comes in large pieces is copied once, out of what was read.
 
 A frame is `length:u32 opcode:u8 request_id:u32` and a body of `length` bytes; numbers are
 big-endian. A length is checked as soon as it is there, before anything is kept for it.
@@ -28,8 +28,8 @@ class Splitter:
         self._pieces: Final[list[bytes | bytearray | memoryview]] = []  # of its body
         self._missing = 0  # bytes of its body, once its head is whole
 
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Return the frames that are whole now.
+    def feed(self, chunk: bytes | memoryview) -> list[Frame]:
+        """Return the frames that are whole now; the chunk may be overwritten after that.
 
         After `MalformedFrame` the stream is of no use any more.
         """
@@ -44,21 +44,21 @@ class Splitter:
             begin = at + HEAD_SIZE
             end = begin + length
             if end > size:
-                self._head = chunk[at:begin]
+                self._head = bytes(chunk[at:begin])
                 self._missing = end - size
                 self._keep(memoryview(chunk)[begin:])
                 return frames
-            frames.append(Frame(opcode, request_id, chunk[begin:end]))
+            frames.append(Frame(opcode, request_id, bytes(chunk[begin:end])))
             at = end
         if at < size:
-            self._head = chunk[at:]
+            self._head = bytes(chunk[at:])
         return frames
 
     def waiting(self) -> int:
         """How many bytes of a frame that is not whole are here."""
         return len(self._head) + sum(map(len, self._pieces))
 
-    def _complete(self, chunk: bytes, frames: list[Frame]) -> int:
+    def _complete(self, chunk: bytes | memoryview, frames: list[Frame]) -> int:
         """Go on with the frame that is not whole; return how much of the chunk was its."""
         at = 0
         if len(self._head) < HEAD_SIZE:
@@ -81,10 +81,10 @@ class Splitter:
         return end
 
     def _keep(self, piece: memoryview) -> None:
-        """Keep a piece, as it is if it is large."""
+        """Keep a piece; if it is large by itself, and as it is unless it may be overwritten."""
         pieces = self._pieces
         if len(piece) >= GATHERED:
-            pieces.append(piece)
+            pieces.append(piece if piece.readonly else bytes(piece))
         elif pieces and isinstance(pieces[-1], bytearray) and len(pieces[-1]) < GATHERED:
             pieces[-1] += piece
         else:

@@ -182,7 +182,12 @@ def decode_set(body: bytes) -> SetGroups:
 
 def encode_send(request_id: int, frame: bytes) -> bytes:
     """Hand over a frame of kind WHOLE."""
-    return encode(frames.SEND, request_id, frame)
+    return b"".join(send_parts(request_id, frame))
+
+
+def send_parts(request_id: int, frame: bytes) -> tuple[bytes, bytes]:
+    """Return what goes before a frame, and the frame, which is not copied for it."""
+    return HEAD.pack(len(frame), frames.SEND, request_id), frame
 
 
 def decode_send(body: bytes) -> Send:
@@ -298,7 +303,7 @@ def decode_deliver(body: bytes) -> Deliver:
         raise MalformedFrame("ipc: flag")
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
     conf_id = RingId(conf_seq, conf_rep)
-    return Deliver(number, order, conf_id, reduced == 1, body[DELIVER_SIZE:])
+    return Deliver(number, order, conf_id, reduced == 1, memoryview(body)[DELIVER_SIZE:])
 
 
 def encode_view(view: View) -> bytes:

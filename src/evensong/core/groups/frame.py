@@ -88,10 +88,11 @@ def encode_whole(
     """
     count = len(messages)
     assert 0 < count <= COUNT_MAX
-    blob = b"".join(messages) if count > 1 else messages[0]
-    table = struct.pack(f"!{count}H", *map(len, messages)) if count > 1 else b""
-    length = len(table) + len(blob)
-    return HEADER.pack(WHOLE, flags, session, first_no, group_set, count, length) + table + blob
+    lengths = [*map(len, messages)]
+    table = struct.pack(f"!{count}H", *lengths) if count > 1 else b""
+    length = len(table) + sum(lengths)
+    header = HEADER.pack(WHOLE, flags, session, first_no, group_set, count, length)
+    return b"".join([header, table, *messages])
 
 
 def whole_size(messages: Sequence[bytes]) -> int:
@@ -105,7 +106,7 @@ def as_agreed(frame: bytes) -> bytes:
     return frame[:1] + bytes([frame[1] & ~UNORDERED]) + frame[2:]
 
 
-def decode_head(buffer: bytes, at: int = 0) -> Head:
+def decode_head(buffer: bytes | memoryview, at: int = 0) -> Head:
     """Read a frame's header, checked against itself and against the end of the buffer."""
     if len(buffer) - at < HEADER_SIZE:
         raise MalformedFrame("frame: header")
@@ -143,7 +144,7 @@ def has_table(frame: bytes, places: int) -> bool:
     return sum(lengths) == len(frame) - at
 
 
-def messages_of(frame: bytes) -> list[bytes]:
+def messages_of(frame: bytes | memoryview) -> list[bytes]:
     """Cut a frame of kind WHOLE into its messages.
 
     >>> messages_of(encode_whole(1, 1, 0, 0, [b"buy 5", b"", b"sell 3"]))
@@ -154,7 +155,8 @@ def messages_of(frame: bytes) -> list[bytes]:
         raise MalformedFrame("frame: not one whole")
     count = head.places
     if count == 1:
-        return [frame[HEADER_SIZE:]]
+        return [bytes(frame[HEADER_SIZE:])]
+    frame = bytes(frame)
     at = HEADER_SIZE + 2 * count
     lengths: tuple[int, ...] = struct.unpack_from(f"!{count}H", frame, HEADER_SIZE)
     if sum(lengths) != len(frame) - at:
