@@ -36,7 +36,7 @@ def welcomed() -> Dialogue:
 
 
 def deliveries(size: int, messages: int) -> list[bytes]:
-    told: list[bytes] = []
+    told: list[bytes | memoryview] = []
     number = 1
     for seq, bodies in enumerate(pack([bytes(size)] * messages, FRAME_MAX), start=1):
         frame = encode_whole(1, number, 0, 0, bodies)

@@ -258,6 +258,14 @@ GROUP_MUTANTS: Final = (
         "tests/core/groups/test_packet.py::test_like_pieces_end_where_another_begins",
     ),
     GroupMutant(
+        "a small frame keeps all that it came in",
+        "packet.py",
+        "    if 2 * (end - begin) < len(payload):\n        return payload[begin:end]\n",
+        "",
+        "tests/core/groups/test_packet.py::test_a_frame_that_is_most_of_its_packet_is_not_copied_"
+        "and_a_small_one_keeps_nothing",
+    ),
+    GroupMutant(
         "the messages of a cut frame take one place",
         "sendqueue.py",
         "        places = head.places if is_last else 0\n",

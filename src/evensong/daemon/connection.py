@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evensong.core.groups.events import Destination, SessionId
 
 READ_BYTES: Final = 65_536  # of one connection in one turn
+READ_INTO: Final = memoryview(bytearray(READ_BYTES))  # one for all: frames are copied out of it
 PIECE: Final = 262_144  # bytes that are written at once, or one frame that is longer
 LONG: Final = 4_096  # bytes of a part, on average, from which on joining costs more than it saves
 WRITE_BYTES: Final = 4 * PIECE  # to one connection in one turn, about
@@ -96,7 +97,7 @@ class Connection:
         self._owner: Final = owner
         self._queued_max: Final = queued_max
         self._window: Final = window
-        self._frames: Final[deque[tuple[int, tuple[bytes, ...]]]] = deque()  # sizes, and parts
+        self._frames: Final[deque[tuple[int, tuple[Part, ...]]]] = deque()  # sizes, and parts
         self._urgent: Final[list[bytes]] = []
         self._begun: list[Part] = []  # what is being written
         self._begun_size = 0
@@ -120,16 +121,16 @@ class Connection:
         if not self._is_reading or self._is_gone or self.asked or not self._owner.may_read(self):
             return
         try:
-            chunk = self._stream.recv(READ_BYTES)
+            size = self._stream.recv_into(READ_INTO)
         except BlockingIOError:
             return
         except OSError:
-            chunk = b""
-        if not chunk:
+            size = 0
+        if not size:
             self.close()
             return
         try:
-            frames = self.splitter.feed(chunk)
+            frames = self.splitter.feed(READ_INTO[:size])
         except MalformedFrame as malformed:
             self._owner.on_malformed(self, malformed.reason)
             return
@@ -145,7 +146,7 @@ class Connection:
 
     # -- what it is told ---------------------------------------------------------------------
 
-    def put(self, *parts: bytes) -> None:
+    def put(self, *parts: Part) -> None:
         """Tell the client something of its groups, in order: the parts of one frame."""
         if not self.is_closing:
             size = sum(map(len, parts))

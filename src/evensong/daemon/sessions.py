@@ -58,6 +58,7 @@ from evensong.ipc.frames import (
     SetGroups,
     Why,
 )
+from evensong.ipc.unsent import Part
 
 WISHES: Final = (JOIN, LEAVE)
 CONNECTIONS_MAX: Final = 256
@@ -416,7 +417,7 @@ class Sessions:
         if connection is not None:
             self._put(connection, frame)
 
-    def _put(self, connection: Connection, *parts: bytes) -> None:
+    def _put(self, connection: Connection, *parts: Part) -> None:
         connection.put(*parts)
         self._to_flush[connection] = None
 

@@ -90,6 +90,7 @@ from evensong.ipc.pieces import (
     unpack,
 )
 from evensong.ipc.splitter import HEAD
+from evensong.ipc.unsent import Part
 
 SMALL_MAX: Final = 65_536  # bytes of whatever a client says but SEND
 TOLD_LEAST: Final = 16 * 2**20  # a view may take so much, however small messages are
@@ -285,8 +286,8 @@ def decode_destination(body: bytes) -> Destined:
 
 
 def encode_deliver(
-    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: bytes
-) -> tuple[bytes, bytes]:
+    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: Part
+) -> tuple[bytes, Part]:
     """Hand over a frame, which is not copied for it: what goes before it, and the frame."""
     ring_id, seq, sub = order or NO_ORDER
     length = DELIVER_SIZE + len(frame)

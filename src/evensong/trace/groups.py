@@ -335,6 +335,6 @@ def service_of(flags: int) -> Service:
     return Service.BASIC if flags & BASIC else Service.AGREED
 
 
-def digest_of(frame: bytes) -> int:
+def digest_of(frame: bytes | memoryview) -> int:
     """Return a hash of what a whole frame holds, without its header."""
     return zlib.crc32(memoryview(frame)[HEADER_SIZE:])

@@ -378,7 +378,7 @@ def fragmented(pulled: int) -> tuple[Order, int, bytes]:
 
 def bodies_at(daemon: Daemon) -> list[tuple[bytes, bool]]:
     return [
-        (one.frame[24:], one.reduced)
+        (bytes(one.frame[24:]), one.reduced)
         for one in daemon.watcher.told
         if isinstance(one, Delivered) and len(one.frame) > 1_000
     ]

@@ -19,12 +19,23 @@ from evensong.core.groups.packet import (
     alike,
     decode_packet,
     encode_packet,
+    frame_in,
     lone_middle,
 )
 from evensong.core.unit import UNIT, UnitId, decode_unit
 from evensong.errors import MalformedFrame
 
 UNIT_ID = UnitId(3, 9, 7)
+
+
+def test_a_frame_that_is_most_of_its_packet_is_not_copied_and_a_small_one_keeps_nothing() -> None:
+    payload = bytes(range(100))
+    most = frame_in(payload, 40, 90)
+    assert most == payload[40:90]
+    assert isinstance(most, memoryview)
+    assert most.obj is payload
+    assert frame_in(payload, 40, 89) == payload[40:89]
+    assert isinstance(frame_in(payload, 40, 89), bytes)
 
 
 @given(bodies=lists(lists(binary(max_size=30), min_size=1, max_size=5), min_size=1, max_size=9))

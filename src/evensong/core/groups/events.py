@@ -213,7 +213,7 @@ class Delivered:
         sessions: tuple[SessionId, ...],
         destination: Destination,
         order: OrderId | None,
-        frame: bytes,
+        frame: bytes | memoryview,
         conf_id: RingId,
         reduced: bool,
     ) -> None:

@@ -84,6 +84,7 @@ from evensong.core.groups.packet import (
     FrameAt,
     alike,
     decode_packet,
+    frame_in,
     lone_middle,
 )
 from evensong.core.groups.routes import Route, Routes
@@ -395,7 +396,7 @@ class Groups:
         for kind, flags, session, first_no, group_set, places, length, at in frames:
             order = OrderId(ring_id, seq, sub) if seq else None
             if kind == WHOLE:
-                frame = payload[at - HEADER_SIZE : at + length]
+                frame = frame_in(payload, at - HEADER_SIZE, at + length)
                 route = self.routes.find(sender, session, group_set)
                 self._deliver(sender, session, route, flags, first_no, places, order, frame)
             elif kind == CONTROL:
@@ -449,7 +450,7 @@ class Groups:
         first_no: int,
         places: int,
         order: OrderId | None,
-        frame: bytes,
+        frame: bytes | memoryview,
     ) -> None:
         """Hand a frame to whoever is a member here, at this place of the order."""
         if route is None:
@@ -586,8 +587,6 @@ class Groups:
 
     def drain(self) -> list[SessionEvent]:
         """Return the session events since the last drain, in order."""
-        if not self._events:
-            return []
         events = self._events[:]
         self._events.clear()
         return events

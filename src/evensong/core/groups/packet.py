@@ -98,6 +98,17 @@ def decode_packet(
     return (sender, incarnation, origin_no), found
 
 
+def frame_in(payload: bytes, begin: int, end: int) -> bytes | memoryview:
+    """Return a frame where it lies, if it is most of what it lies in: it may be long.
+
+    Less than that is copied. Else a small frame that waits for a slow client would keep all that it
+    came in, and queues are bounded by what is in them.
+    """
+    if 2 * (end - begin) < len(payload):
+        return payload[begin:end]
+    return memoryview(payload)[begin:end]
+
+
 def lone_middle(payload: bytes) -> tuple[ProcessorId, int, int, int] | None:
     """Return whose piece a packet is that holds a MIDDLE and nothing else; None for all others.
 
