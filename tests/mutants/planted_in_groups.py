@@ -260,8 +260,8 @@ GROUP_MUTANTS: Final = (
     GroupMutant(
         "a small frame keeps all that it came in",
         "packet.py",
-        "    if 2 * (end - begin) < len(payload):\n        return payload[begin:end]\n",
-        "",
+        "    if size <= COPIED_MAX or 2 * size < len(payload):",
+        "    if size <= COPIED_MAX:",
         "tests/core/groups/test_packet.py::test_a_frame_that_is_most_of_its_packet_is_not_copied_"
         "and_a_small_one_keeps_nothing",
     ),

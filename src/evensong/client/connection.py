@@ -368,6 +368,7 @@ class Connecting:
             async with asyncio.timeout(WELCOME_S):
                 await link.answered(link.dialogue.welcome)
         except ConnectionLost as error:
+            link.abort()
             raise Unreachable(f"{self._path}: {error}") from None
         except TimeoutError:
             link.abort()

@@ -398,6 +398,8 @@ class Dialogue:
 
     def feed(self, chunk: bytes | memoryview) -> None:
         """Take in what was read; the chunk may be overwritten after that."""
+        if self._is_over:
+            return  # it may never end
         try:
             for frame in self._splitter.feed(chunk):
                 self._hear(frame)

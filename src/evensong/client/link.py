@@ -51,16 +51,24 @@ class Link:
             self._lose(f"the connection broke: {error.strerror or error}")
             return
         if count:
-            self.dialogue.feed(self._read[:count])
+            self._feed(count)
             self.flush_soon()
         else:
             self._lose("the daemon is gone")
+
+    def _feed(self, count: int) -> None:
+        """Take in so many bytes; if that fails there is a gap, so nothing may come after it."""
+        try:
+            self.dialogue.feed(self._read[:count])
+        except BaseException as error:
+            self._lose(f"the connection broke: {error!r}")
+            raise
 
     def _read_rest(self) -> None:
         """Take in what the daemon said before it went, which a failed write left unread."""
         with suppress(OSError):
             while count := self._socket.recv_into(self._read):
-                self.dialogue.feed(self._read[:count])
+                self._feed(count)
 
     # -- bytes out ---------------------------------------------------------------------------
 
@@ -82,8 +90,10 @@ class Link:
         try:
             self._unsent.write(self._socket)
         except OSError as error:
-            self._read_rest()
-            self._lose(f"the connection broke: {error.strerror or error}")
+            try:
+                self._read_rest()
+            finally:
+                self._lose(f"the connection broke: {error.strerror or error}")
             return
         if self._is_blocked != bool(self._unsent):
             self._is_blocked = bool(self._unsent)

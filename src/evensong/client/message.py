@@ -101,6 +101,11 @@ class Delivery:
         self.is_named: Final = bool(head.flags & NAMED)
         self.ids: tuple[str, ...] = ()  # that the sender chose, if it did
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """Return what a copy is made of; a view cannot be handed to another process."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return None, {**state, "frame": bytes(self.frame)}
+
     def messages(self) -> "list[Message]":
         """Cut the frame apart; a frame whose table is false raises `MalformedFrame`."""
         payloads = unpack(self.frame, self.count)

@@ -42,6 +42,7 @@ from evensong.core.groups.events import (
     ViewId,
 )
 from evensong.core.groups.frame import HEADER_SIZE
+from evensong.core.groups.limits import COPIED_MAX
 from evensong.core.ids import NO_RING, ProcessorId, RingId
 from evensong.errors import MalformedFrame
 from evensong.ipc import frames
@@ -304,7 +305,8 @@ def decode_deliver(body: bytes) -> Deliver:
         raise MalformedFrame("ipc: flag")
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
     conf_id = RingId(conf_seq, conf_rep)
-    return Deliver(number, order, conf_id, reduced == 1, memoryview(body)[DELIVER_SIZE:])
+    whole = memoryview(body) if len(body) > COPIED_MAX else body
+    return Deliver(number, order, conf_id, reduced == 1, whole[DELIVER_SIZE:])
 
 
 def encode_view(view: View) -> bytes:

@@ -12,6 +12,7 @@ from evensong.core.groups.frame import (
     encode_frame,
     encode_whole,
 )
+from evensong.core.groups.limits import COPIED_MAX
 from evensong.core.groups.packet import (
     ALONE_SIZE,
     PACKET,
@@ -29,13 +30,14 @@ UNIT_ID = UnitId(3, 9, 7)
 
 
 def test_a_frame_that_is_most_of_its_packet_is_not_copied_and_a_small_one_keeps_nothing() -> None:
-    payload = bytes(range(100))
-    most = frame_in(payload, 40, 90)
-    assert most == payload[40:90]
+    payload = bytes(range(250)) * 40
+    most = frame_in(payload, 40, 5_040)
+    assert most == payload[40:5_040]
     assert isinstance(most, memoryview)
     assert most.obj is payload
-    assert frame_in(payload, 40, 89) == payload[40:89]
-    assert isinstance(frame_in(payload, 40, 89), bytes)
+    assert frame_in(payload, 40, 5_039) == payload[40:5_039]
+    assert isinstance(frame_in(payload, 40, 5_039), bytes)
+    assert isinstance(frame_in(payload[:COPIED_MAX], 0, COPIED_MAX), bytes)
 
 
 @given(bodies=lists(lists(binary(max_size=30), min_size=1, max_size=5), min_size=1, max_size=9))

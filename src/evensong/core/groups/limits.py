@@ -17,6 +17,7 @@ DEFICIT: Final = 16 * 1_024  # bytes that a session may send before the next one
 PAYLOAD_LEAST: Final = 400  # every control message but directories and destinations fits
 PAYLOAD_MOST: Final = 64_000
 BATCH_MAX: Final = 56 * 1_024  # bytes of a frame of several messages
+COPIED_MAX: Final = 4_096  # bytes of a frame that are copied; a longer one may stay where it lies
 CHUNK_LEAST: Final = 64  # a smaller piece of a large message waits for the next packet
 
 

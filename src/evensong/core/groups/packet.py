@@ -25,6 +25,7 @@ from evensong.core.groups.frame import (
     MIDDLE,
     WHOLE,
 )
+from evensong.core.groups.limits import COPIED_MAX
 from evensong.core.ids import ProcessorId
 from evensong.core.unit import UNIT, UnitId
 from evensong.errors import MalformedFrame
@@ -99,12 +100,13 @@ def decode_packet(
 
 
 def frame_in(payload: bytes, begin: int, end: int) -> bytes | memoryview:
-    """Return a frame where it lies, if it is most of what it lies in: it may be long.
+    """Return a frame where it lies, if it is long and most of what it lies in.
 
-    Less than that is copied. Else a small frame that waits for a slow client would keep all that it
-    came in, and queues are bounded by what is in them.
+    Others are copied. Else a small frame that waits for a slow client would keep all that it came
+    in, or a view as large as itself, and queues are bounded by what is in them.
     """
-    if 2 * (end - begin) < len(payload):
+    size = end - begin
+    if size <= COPIED_MAX or 2 * size < len(payload):
         return payload[begin:end]
     return memoryview(payload)[begin:end]
 
