@@ -75,7 +75,8 @@ TRANSIS_MUTANTS: Final = (
         "dag.py",
         "        return not first_join or node.number <= first_join\n",
         "        return first_join >= 0\n",
-        seeds(11, 12),
+        DAG + "test_a_second_join_tells_nobody_that_a_message_is_everywhere",
+        seeds(28, 29),
     ),
     TransisMutant(
         "regular messages are sent after a JOIN",

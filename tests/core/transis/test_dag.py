@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, randoms
 
+from evensong.core.transis import wire
 from evensong.core.transis.dag import AHEAD_MAX, NO_VOTE, Graph
-from tests.core.transis.chains import chain, message, name_of, some_words
+from evensong.core.transis.frames import JOIN, Ack, Entry, Message, Proposal
+from tests.core.transis.chains import VIEW, chain, message, name_of, some_words
 
 
 def graph_of(size: int) -> Graph:
@@ -139,3 +141,22 @@ def test_in_whatever_order_messages_come_the_graph_is_the_same(
         )
         rng.shuffle(words)
     assert found[0] == found[1]
+
+
+def join(sender: int, number: int, acks: tuple[Ack, ...]) -> Message:
+    proposal = Proposal((Entry(sender, 1, VIEW.seq),), ())
+    told = (sender, 1, VIEW, number, 0, acks, 0, b"")
+    return wire.make_message(JOIN, wire.NO_SERVICE, *told, proposal, False, 0)
+
+
+def test_a_second_join_tells_nobody_that_a_message_is_everywhere() -> None:
+    graph = graph_of(3)
+    keep(graph, "A1 a1B1")
+    assert graph.keep(join(3, 1, ()), 2)
+    assert graph.keep(join(3, 2, ((2, 1),)), 2)
+    assert insert_ready(graph) == ["A1", "B1", "C1", "C2"]
+    assert graph.nodes[2][2].past == [1, 1, 2]
+    assert graph.is_countable(graph.nodes[2][1])
+    assert not graph.is_countable(graph.nodes[2][2])
+    # A view may begin by C1, which follows neither, and C2 would be in its cut at nobody.
+    assert graph.stable == [0, 0, 0]
