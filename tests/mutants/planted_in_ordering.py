@@ -384,16 +384,56 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a token rests soon though several send",
         "ordering.py",
-        "            self.speaker = sender_id\n            self.spoke = 0\n",
-        "            self.speaker = sender_id\n",
+        "            self.speaker = kept.sender_id\n            self.spoke = 0\n",
+        "            self.speaker = kept.sender_id\n",
         UNIT + "test_ordering.py::test_the_token_rests_soon_with_who_alone_has_been_sending",
     ),
     Mutant(
         "nobody knows that a sole sender's token rests",
-        "states.py",
-        "self.ring.idle_visits >= self.ring.rests_after() - 1:",
-        "self.ring.idle_visits >= self.parameters.idle_rotations - 1:",
+        "ordering.py",
+        "return is_sole or self.idle_visits >= self.rests_after() - 1",
+        "return self.idle_visits >= self.parameters.idle_rotations - 1",
         UNIT + "test_states_timers.py::test_others_know_that_the_token_of_a_sole_sender_rests_soon",
+    ),
+    Mutant(
+        "what is sent while the token lingers is no part of the visit",
+        "holder.py",
+        "        repairs += self.held_weight  # what was broadcast of this visit already\n",
+        "",
+        UNIT + "test_states_timers.py::"
+        "test_what_is_sent_while_the_token_lingers_gets_its_place_at_once",
+    ),
+    Mutant(
+        "the token lingers longer with every message",
+        "holder.py",
+        "hold.deadline = min(hold.deadline, now + LINGER_US)",
+        "hold.deadline = now + 2 * LINGER_US",
+        UNIT + "test_states_timers.py::"
+        "test_what_is_sent_while_the_token_lingers_gets_its_place_at_once",
+    ),
+    Mutant(
+        "a safe message waits for a token that lingers",
+        "holder.py",
+        "is_done = ring.high_delivered == token.seq and not ring.spoke_safe and",
+        "is_done =",
+        UNIT + "test_states_timers.py::test_a_safe_message_sends_a_lingering_token_on",
+    ),
+    Mutant(
+        "the token lingers though somebody waits for the safe line",
+        "holder.py",
+        "return LINGER_US if not self.is_hurried and ring.may_linger(token) else 0",
+        "return LINGER_US if ring.may_linger(token) else 0",
+        UNIT + "test_states_timers.py::"
+        "test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line",
+    ),
+    Mutant(
+        "a frame is cut to fill what is left of a visit",
+        "../groups/sendqueue.py",
+        "            if packets and left < self.width and self._is_next_whole(left):\n"
+        "                break\n",
+        "",
+        "tests/core/groups/test_sendqueue.py::"
+        "test_what_a_packet_of_its_own_would_hold_waits_for_one_rather_than_being_cut",
     ),
     Mutant(
         "a message by itself waits until the ring is served",

@@ -77,6 +77,10 @@ class Core(ABC):
         """Whether nothing goes on, and whatever is submitted now gets its place at once."""
         return False
 
+    def hurry(self, *, is_on: bool) -> None:
+        """Say whether somebody here waits to hear that messages are safe; not all engines mind."""
+        return
+
     @abstractmethod
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain; a source may ask while it is pulled from."""

@@ -118,6 +118,10 @@ class Node(Core):
         """Whether nothing goes on, and whatever is submitted now gets its place at once."""
         return self.engine.rests()
 
+    def hurry(self, *, is_on: bool) -> None:
+        """Say whether a session waits to hear that messages are safe."""
+        self.engine.hurry(is_on=is_on)
+
     def drain(self) -> list[Effect]:
         """Return the effects since the last drain."""
         effects = self._effects[:]

@@ -20,6 +20,10 @@ class Timer:
         """Fire one period from now."""
         self.deadline = now + self.period
 
+    def start_for(self, now: int, time: int) -> None:
+        """Fire so long from now, whatever the period."""
+        self.deadline = now + time
+
     def start_late(self, now: int, extra: int) -> None:
         """Fire one period and `extra` from now."""
         self.deadline = now + self.period + extra

@@ -282,6 +282,7 @@ class Sessions:
             groups.send(session, request.frame, request_id)
         elif isinstance(request, SafeLines):
             connection.wants_safe_lines = request.wanted
+            self._tell_hurry()
             if request.wanted and self._line is not None:  # an idle ring would tell no other
                 line = wire.encode_safe_line(self._line.ring_id, self._line.seq)
                 self._put_news(connection, line)
@@ -378,6 +379,11 @@ class Sessions:
             frame = wire.encode_safe_line(event.ring_id, event.seq)
             for connection in wanting:
                 self._put_news(connection, frame)
+
+    def _tell_hurry(self) -> None:
+        """Let the ring know whether anybody waits for safe lines."""
+        waiting = any(one.wants_safe_lines for one in self._by_session.values())
+        self._node.hurry(is_on=waiting)
 
     def _tell_error(self, event: Error) -> None:
         self.refused_requests += 1
@@ -515,6 +521,8 @@ class Sessions:
         if session != NO_SESSION:
             del self._by_session[session]
             self._groups.close_session(session)
+            if connection.wants_safe_lines:
+                self._tell_hurry()
             self.ended(session, why)
             self._has_asked = True
 

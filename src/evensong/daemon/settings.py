@@ -238,8 +238,8 @@ def _sized(timed: Parameters, packet: int) -> Parameters:
         return timed._replace(w_high=max(2 * timed.w_low, timed.w_high * PACKET // fewer))
     return timed._replace(
         datagram_max=packet - OVERHEAD,
-        window_size=timed.window_size * PACKET // fewer,
-        messages_max=timed.messages_max * PACKET // fewer,
+        window_size=-(-timed.window_size * PACKET // fewer),
+        messages_max=-(-timed.messages_max * PACKET // fewer),
     )
 
 

@@ -462,11 +462,22 @@ def test_what_a_packet_of_its_own_would_hold_waits_for_one_rather_than_being_cut
     lanes.queue.width = 8
     for _ in range(3):
         lanes.push(1, bytes(8_000))
-    packets = lanes.queue.pull(17)  # two packets, and five datagrams' worth for the third
-    assert [kinds(packet) for packet in packets] == [[WHOLE], [WHOLE], [FIRST]]
+    packets = lanes.queue.pull(17)  # two packets, and five datagrams' worth that is left alone
+    assert [kinds(packet) for packet in packets] == [[WHOLE], [WHOLE]]
     packets += lanes.queue.pull(8)
-    assert kinds(packets[-1]) == [LAST]
+    assert kinds(packets[-1]) == [WHOLE]
     assert received(packets)[1] == [bytes(8_000)] * 3
+
+
+def test_what_no_visit_leaves_enough_room_for_is_cut_all_the_same() -> None:
+    lanes = Lanes(1)
+    lanes.settle(1)
+    lanes.queue.width = 8
+    lanes.push(1, bytes(8_000))
+    packets = lanes.queue.pull(5)
+    assert [kinds(packet) for packet in packets] == [[FIRST]]
+    packets += lanes.queue.pull(5)
+    assert received(packets)[1] == [bytes(8_000)]
 
 
 def has_pieces(packets: list[Packet]) -> bool:

@@ -3,7 +3,7 @@
 from evensong.core.effects import Broadcast, Service
 from evensong.core.run import run_of
 from evensong.core.totem import wire
-from evensong.core.totem.ordering import SOLE_MESSAGES, SOLE_ROTATIONS
+from evensong.core.totem.ordering import LINGER_US, SOLE_MESSAGES, SOLE_ROTATIONS
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
 from tests.core.totem.bench import (
@@ -120,11 +120,85 @@ def test_others_know_that_the_token_of_a_sole_sender_rests_soon() -> None:
     bench = idle_ring()
     bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
     bench.take(2, bench[2].submit(b"last"))
-    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
+    bench.run_until(lambda: bench[2].core.rests() and bench[2].machine.ring.is_idle())
     assert bench[2].machine.ring.idle_visits == SOLE_ROTATIONS
     bench.take(3, bench[3].submit(b"now"))
     assert bench[3].machine.holder.hold_cancelled  # it is not for the hold to end that it waits
     bench.run_until(lambda: b"now" in bench.payloads(1))
+
+
+def lingering() -> tuple[Bench, Desk]:
+    """Return a ring whose token lingers with the one that alone has been sending, and that one."""
+    bench = idle_ring()
+    bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
+    bench.take(2, bench[2].submit(b"last"))
+    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
+    assert not bench[2].machine.ring.is_idle()
+    return bench, bench[2]
+
+
+def test_the_token_lingers_with_who_alone_has_been_sending() -> None:
+    bench, desk = lingering()
+    now = max(desk.now, bench.now)
+    assert 0 < desk.machine.timers.hold.deadline - now <= LINGER_US
+    assert len(tokens(desk.wait_for(desk.machine.timers.hold))) == 1
+
+
+def test_what_is_sent_while_the_token_lingers_gets_its_place_at_once() -> None:
+    bench, desk = lingering()
+    until = desk.machine.timers.hold.deadline
+    for payload in (b"one", b"two"):
+        effects = desk.submit(payload)
+        assert delivered(effects) == [payload]
+        assert not tokens(effects)
+        bench.take(2, effects)
+    assert desk.machine.timers.hold.deadline == until, "who else may send need not wait longer"
+    (token,) = tokens(desk.wait_for(desk.machine.timers.hold))
+    assert token.fcc == 2, "it counts as sent at this visit"
+
+
+def test_what_is_sent_while_the_token_lingers_keeps_to_a_visits_share() -> None:
+    _, desk = lingering()
+    most = desk.machine.parameters.messages_max
+    effects = desk.submit(*[b"%d" % number for number in range(most - 1)])
+    assert not tokens(effects)
+    effects = desk.submit(b"a", b"b", b"c")
+    assert [token.fcc for token in tokens(effects)] == [most]
+    assert desk.outbox.backlog() == 2
+
+
+def test_a_safe_message_sends_a_lingering_token_on() -> None:
+    _, desk = lingering()
+    assert len(tokens(desk.submit(b"commit", service=Service.SAFE))) == 1
+
+
+def test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line() -> None:
+    _, desk = lingering()
+    desk.core.hurry(is_on=True)
+    assert len(tokens(desk.submit(b"one"))) == 1
+    bench = idle_ring()
+    bench[2].core.hurry(is_on=True)
+    bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
+    bench.take(2, bench[2].submit(b"last"))
+    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
+    assert bench[2].machine.ring.is_idle()
+
+
+def test_who_else_has_something_to_send_calls_a_lingering_token() -> None:
+    bench, _ = lingering()
+    (cancel,) = bench[3].submit(b"me too")
+    assert isinstance(cancel, Broadcast)
+    assert len(tokens(bench[2].receive(cancel.datagram))) == 1
+
+
+def test_what_was_sent_while_the_token_lingered_is_of_its_ring_only() -> None:
+    _, desk = lingering()
+    desk.submit(b"one")
+    desk.receive(join_from(3, {1, 2, 3}, ring_seq=99))
+    assert desk.state is GATHER
+    desk.machine.holder.use(desk.machine.ring)
+    assert not desk.machine.holder.held_sent
+    assert not desk.machine.holder.held_weight
 
 
 def test_a_token_is_not_held_by_who_has_something_to_send() -> None:

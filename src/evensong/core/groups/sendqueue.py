@@ -264,6 +264,8 @@ class SendQueue:
         packets: list[Packet] = []
         left = plain_max
         while self.queued_bytes and left > 0:
+            if packets and left < self.width and self._is_next_whole(left):
+                break
             packets.append(self._fill(min(self.width, left)))
             left -= self.weight(packets[-1:])
             if self._turns and not self._own:
@@ -273,6 +275,16 @@ class SendQueue:
         if packets:
             self._relent()
         return packets
+
+    def _is_next_whole(self, left: int) -> bool:
+        """Whether what comes next would be cut now, and need not be at the next visit."""
+        if self._own or not self._turns:
+            return False
+        lane = self._lanes[self._turns[0]]
+        size = len(lane.items[0].frame)
+        return not lane.offset and left * self._limits.payload_max < size + PACKET_SIZE <= (
+            self.width * self._limits.payload_max
+        )
 
     def weight(self, packets: Sequence[Packet]) -> int:
         """How many plain packets hold as much."""

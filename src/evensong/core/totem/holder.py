@@ -8,12 +8,12 @@ from enum import Enum
 from typing import Final, final
 
 from evensong.core.core import Source
-from evensong.core.effects import Broadcast, Effect, SafeLine, Sent, TokenVisit
+from evensong.core.effects import Broadcast, Effect, Packet, SafeLine, Sent, TokenVisit
 from evensong.core.ids import ProcessorId
 from evensong.core.run import Run
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage, RegularToken, Stretch
-from evensong.core.totem.ordering import Ring
+from evensong.core.totem.ordering import LINGER_US, Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.recovery import Recovery
 from evensong.core.totem.timers import Timers
@@ -37,8 +37,11 @@ class TokenHolder:
 
     __slots__ = (
         "effects",
+        "held_sent",
         "held_token",
+        "held_weight",
         "hold_cancelled",
+        "is_hurried",
         "last_token",
         "last_token_seq",
         "parameters",
@@ -64,13 +67,17 @@ class TokenHolder:
         self.last_token: list[Effect] = []  # what I forwarded last, to be sent again if it got lost
         self.last_token_seq = 0  # the seq that it carried
         self.held_token: RegularToken | None = None
+        self.held_sent = 0  # messages broadcast while it has been held,
+        self.held_weight = 0  # and what they weigh
         self.hold_cancelled = False
+        self.is_hurried = False  # somebody waits to hear that messages are safe
         self.regular_at = -NEVER  # when the ring last carried a message
 
     def use(self, ring: Ring) -> None:
         """Serve another ring; what was held or sent for the one before is void."""
         self.ring = ring
         self.held_token = None
+        self.held_sent = self.held_weight = 0
         self.hold_cancelled = False
         self.regular_at = -NEVER
 
@@ -167,18 +174,32 @@ class TokenHolder:
         )
 
     def accept(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
-        """Take a token that is new: act on it, or let it rest if the ring is idle."""
+        """Take a token that is new: act on it, or let it rest if there is nothing to do."""
         ring = self.ring
         ring.my_token_seq = token.token_seq
         self.timers.token_retransmit.stop()
         ring.count_idle(token)
-        rests_here = recovery is None and ring.is_idle() and ring.rests_here(token.seq)
-        if rests_here and not self.source.backlog():
+        rest_us = self._rest_us(token) if recovery is None else 0
+        if rest_us and not self.source.backlog():
             self.held_token = token
-            self.timers.hold.start(now)
+            self.timers.hold.start_for(now, rest_us)
             self.timers.token_loss.start(now)
             return VisitEnd.HELD
         return self.visit(token, recovery, now)
+
+    def _rest_us(self, token: RegularToken) -> int:
+        """How long the token may stay here if there is nothing to send; 0 if it may not.
+
+        On an idle ring it rests. With who alone has been sending it lingers for a moment: what is
+        sent next gets its place at once, in place of waiting for a token that serves nobody else
+        meanwhile. Nobody waits for that: no safe message, no repair, no other's backlog.
+        """
+        ring = self.ring
+        if not ring.rests_here(token.seq):
+            return 0
+        if ring.is_idle():
+            return self.parameters.hold
+        return LINGER_US if not self.is_hurried and ring.may_linger(token) else 0
 
     def release_held_token(self, now: int) -> VisitEnd:
         """Let the token of an idle ring go on: its visit happens now."""
@@ -187,6 +208,26 @@ class TokenHolder:
         self.held_token = None
         self.timers.hold.stop()
         return self.visit(token, None, now)
+
+    def send_held(self, now: int) -> VisitEnd:
+        """Broadcast what there is; if I alone have been sending, the token stays meanwhile.
+
+        It is one visit that takes a moment: what is sent counts as of it when the token goes.
+        """
+        ring, token = self.ring, self.held_token
+        assert token is not None
+        if self.is_hurried or not ring.is_mine():
+            return self.release_held_token(now)
+        packets = self._pulled(token, self._backlog(), self.held_weight)
+        self.effects.extend(ring.broadcast_new(token, packets))
+        self.held_sent += len(packets)
+        self.held_weight += self.source.weight(packets)
+        hold = self.timers.hold
+        hold.deadline = min(hold.deadline, now + LINGER_US)
+        self.regular_at = now
+        self.deliver()
+        is_done = ring.high_delivered == token.seq and not ring.spoke_safe and not self._backlog()
+        return VisitEnd.HELD if is_done else self.release_held_token(now)
 
     def cancel_hold(self) -> None:
         """Ask whoever holds the token of an idle ring to let it go; once is enough."""
@@ -201,6 +242,9 @@ class TokenHolder:
         ring = self.ring
         requests_came = bool(token.rtr)
         resent, repairs = self._resend_requested(token) if requests_came else (0, 0)
+        held_sent, self.held_sent = self.held_sent, 0
+        repairs += self.held_weight  # what was broadcast of this visit already
+        self.held_weight = 0
         backlog = self._backlog() if recovery is None else 0
         if recovery is None:
             sent, weight = self._broadcast_new(token, backlog, repairs) if backlog else (0, 0)
@@ -218,6 +262,7 @@ class TokenHolder:
             backlog = len(recovery.retrans_queue)
         ring.flow.account(token, weight + repairs, backlog)
         forward = ring.pass_on(token)
+        sent += held_sent
         self.effects.append(
             TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
         )
@@ -248,12 +293,14 @@ class TokenHolder:
 
     def _broadcast_new(self, token: RegularToken, backlog: int, repairs: int) -> tuple[int, int]:
         """Broadcast what the source has; return how many messages, and what they weigh."""
-        allowed = self.ring.new_max(token, backlog, repairs)
-        if not allowed:
-            return 0, 0
-        packets = self.source.pull(allowed)
+        packets = self._pulled(token, backlog, repairs)
         self.effects.extend(self.ring.broadcast_new(token, packets))
         return len(packets), self.source.weight(packets)
+
+    def _pulled(self, token: RegularToken, backlog: int, repairs: int) -> list[Packet]:
+        """Return what the source has and this visit may broadcast after so much."""
+        allowed = self.ring.new_max(token, backlog, repairs)
+        return self.source.pull(allowed) if allowed else []
 
     def _broadcast_old(
         self, token: RegularToken, recovery: Recovery, repairs: int

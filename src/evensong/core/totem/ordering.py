@@ -52,6 +52,7 @@ PAYLOAD_OF: Final = itemgetter(1)  # of a packet
 # rests there soon. It goes round longer, and is nearer to everybody, while several send.
 SOLE_MESSAGES: Final = 8
 SOLE_ROTATIONS: Final = 3  # by then what was safe is known to be, everywhere
+LINGER_US: Final = 4_000  # how long the token waits with them for the next one: some rotations
 SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
 
@@ -98,6 +99,7 @@ class Ring:
         "seqs_visited",
         "speaker",
         "spoke",
+        "spoke_safe",
         "stuck_for",
         "stuck_id",
         "stuck_since",
@@ -136,7 +138,8 @@ class Ring:
         self.seq_seen = -1  # the token's seq when it came last
         self.idle_visits = 0  # visits in a row that found nothing to do
         self.speaker = NO_PROCESSOR  # who sent what was delivered last,
-        self.spoke = 0  # and how many messages in a row
+        self.spoke = 0  # and how many messages in a row,
+        self.spoke_safe = False  # of which the last one was safe
         self.stuck_id = NO_PROCESSOR  # who holds the aru down, and for how long it has
         self.stuck_for = 0
         self.stuck_since = 0
@@ -243,6 +246,11 @@ class Ring:
         """Whether the token may rest."""
         return self.idle_visits >= self.rests_after()
 
+    def may_rest_elsewhere(self) -> bool:
+        """Whether the token may be resting, or be about to, with somebody else."""
+        is_sole = self.spoke >= SOLE_MESSAGES and self.speaker != self.my_id
+        return is_sole or self.idle_visits >= self.rests_after() - 1
+
     def rests_here(self, seq: int) -> bool:
         """Whether an idle token with this seq rests with me: who sent last often sends next.
 
@@ -251,6 +259,16 @@ class Ring:
         if seq <= self.install_seq:
             return self.is_representative()
         return seq == self.my_last_seq
+
+    def is_mine(self) -> bool:
+        """Whether I alone have been sending, for a while."""
+        return self.speaker == self.my_id and self.spoke >= SOLE_MESSAGES
+
+    def may_linger(self, token: RegularToken) -> bool:
+        """Whether the token may stay with me for a moment: nobody needs it before I do."""
+        is_nobody_waiting = not token.rtr and token.backlog == self.flow.my_pbl
+        has_all = self.high_delivered == token.seq and not self.spoke_safe
+        return self.is_mine() and has_all and is_nobody_waiting
 
     def resend_requested(self, token: RegularToken, weigh: Weigh) -> tuple[list[Effect], int]:
         """Take the requests off the token that I can answer, oldest first [SRP §4].
@@ -418,18 +436,19 @@ class Ring:
                 if last < seq:
                     break  # a safe message that is not safe yet blocks all behind it
             ready.append(kept.cut(seq, last))
-            self._note_speaker(kept.sender_id, last - seq + 1)
+            self._note_speaker(kept, last - seq + 1)
             seq = last + 1
         if not ready:
             return []
         self.high_delivered = seq - 1
         return [Deliver(self.ring_id, ready, self.my_safe, after_gap=False)]
 
-    def _note_speaker(self, sender_id: ProcessorId, messages: int) -> None:
-        if sender_id != self.speaker:
-            self.speaker = sender_id
+    def _note_speaker(self, kept: Kept, messages: int) -> None:
+        if kept.sender_id != self.speaker:
+            self.speaker = kept.sender_id
             self.spoke = 0
         self.spoke += messages
+        self.spoke_safe = kept.service is SAFE
 
     def message(self, seq: int) -> RegularMessage:
         """Return a message that is here."""

@@ -135,6 +135,10 @@ class SingleRing(Core):
         """Whether the token of an idle ring is here."""
         return self.machine.holder.held_token is not None
 
+    def hurry(self, *, is_on: bool) -> None:
+        """Let the token linger with nobody, or again: only when it goes round is more safe."""
+        self.machine.holder.is_hurried = is_on
+
     def expire(self, now: int) -> None:
         """Act on every timer that is due."""
         if self.halted:

@@ -139,9 +139,9 @@ class StateMachine:
         if state is State.OPERATIONAL:
             if len(self.ring.members) == 1:
                 self.holder.deliver_alone()
-            elif self.holder.held_token is not None:
-                self._release_held_token(now)
-            elif self.ring.idle_visits >= self.ring.rests_after() - 1:
+            elif (token := self.holder.held_token) is not None:
+                self._conclude(self.holder.send_held(now), token, now)
+            elif self.ring.may_rest_elsewhere():
                 self.holder.cancel_hold()
         elif state is State.GATHER or state is State.COMMIT or state is State.RECOVERY:
             pass  # the packets wait at the source until a token comes
