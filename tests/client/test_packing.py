@@ -10,7 +10,7 @@ from hypothesis.strategies import binary, builds, integers, lists
 from evensong.client.message import Delivery
 from evensong.client.packing import pack, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId
-from evensong.core.groups.frame import TABLED_MAX, encode_whole, whole_size
+from evensong.core.groups.frame import TABLED_MAX, decode_head, encode_whole, whole_size
 from evensong.core.ids import RingId
 from evensong.errors import MalformedFrame
 
@@ -53,7 +53,8 @@ def test_a_message_knows_its_place_in_its_frame() -> None:
     sender = MemberId(3, 17, 5, "ann")
     frame = encode_whole(5, 40, 0, 1, [b"a", b"b", b"c"])
     order = OrderId(RingId(8, 1), 12, 6)
-    delivery = Delivery(Destination(sender, ("g",)), order, RingId(10, 2), frame, reduced=True)
+    to, where, head = Destination(sender, ("g",)), RingId(10, 2), decode_head(frame)
+    delivery = Delivery(to, order, where, head, frame, reduced=True)
     last = delivery.messages()[2]
     assert last.order == OrderId(RingId(8, 1), 12, 8)
     assert tuple(last.id) == (3, 17, 5, 42)

@@ -8,6 +8,9 @@ tests.
 What is sent in one go is written in one go. Messages that follow each other, to one destination and
 of one service, share a frame until it is full or is asked for.
 
+What is sent is kept until it has been heard: of a frame that comes back to its sender the daemon
+tells the place only, and its messages are made of what was sent.
+
 The window: at most `SEND_WINDOW` bytes are under way, handed over and not yet ordered; beyond
 that, or when the daemon asks for a pause, `can_send` is false, and whoever honours it waits for
 room.
@@ -18,6 +21,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
+from evensong.client.outgoing import OpenFrame, Sent
 from evensong.client.refusals import REASONS, refusal, words_of
 from evensong.client.replica import NOTES, Policy, Replica, Replication, notes_of
 from evensong.client.rules import GROUP_RULE, check_destination, may_be_group, several
@@ -30,7 +34,14 @@ from evensong.core.groups.events import (
     Reconfigured,
     View,
 )
-from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, SAFE, TABLED_MAX, encode_whole
+from evensong.core.groups.frame import (
+    COUNT_MAX,
+    HEADER_SIZE,
+    SAFE,
+    TABLED_MAX,
+    decode_head,
+    encode_whole,
+)
 from evensong.core.groups.limits import SETS_MAX
 from evensong.core.groups.transfer import CHUNK_BYTES
 from evensong.errors import (
@@ -71,23 +82,6 @@ class _Route(NamedTuple):
 
 
 @final
-class _OpenFrame:
-    """A frame that still takes messages."""
-
-    __slots__ = ("flags", "flight", "left", "messages", "set_no", "to")
-
-    def __init__(
-        self, flight: Flight, to: str | Sequence[str], set_no: int, flags: int, left: int
-    ) -> None:
-        self.flight: Final = flight
-        self.to: Final = to if isinstance(to, str) else None  # a list may change
-        self.set_no: Final = set_no
-        self.flags: Final = flags
-        self.messages: Final[list[bytes]] = []
-        self.left = left  # bytes
-
-
-@final
 class Dialogue:
     """What one program says to its daemon, and hears from it."""
 
@@ -108,6 +102,7 @@ class Dialogue:
         "_request_id",
         "_returning",
         "_routes",
+        "_sent",
         "_sets",
         "_slow_left",
         "_splitter",
@@ -137,7 +132,8 @@ class Dialogue:
         self._listing: Final[dict[int, tuple[Answer[Listing], Listing]]] = {}
         self._replications: Final[dict[str, Replication]] = {}
         self._flights: Final[dict[int, Flight]] = {}  # by number of the first message
-        self._open_frame: _OpenFrame | None = None
+        self._open_frame: OpenFrame | None = None
+        self._sent: Final = Sent()
         self._sets: Final[dict[tuple[str, ...], int]] = {}
         self._next_set = 0
         self._next_no = 1
@@ -308,7 +304,7 @@ class Dialogue:
         self._next_no += 1
         return flight, index
 
-    def _begin_frame(self, to: str | Sequence[str], size: int, flags: int) -> _OpenFrame:
+    def _begin_frame(self, to: str | Sequence[str], size: int, flags: int) -> OpenFrame:
         """Open a frame for a message of this size and those that follow it."""
         self._check_open()
         self.check_size(size)
@@ -316,11 +312,14 @@ class Dialogue:
         self._close_frame()
         left = min(self.frame_max, TABLED_MAX) - HEADER_SIZE
         flight = self._take_off(0, HEADER_SIZE, flags)
-        self._open_frame = _OpenFrame(flight, to, set_no, flags, left)
+        self._open_frame = OpenFrame(flight, to, set_no, flags, left)
         return self._open_frame
 
     def send_frame(self, set_no: int, payloads: Sequence[bytes], flags: int) -> Flight:
-        """Send several messages that fit into one frame, or one that is alone in its."""
+        """Send several messages that fit into one frame, or one that is alone in its.
+
+        The sequence is kept: whoever hands it over changes it no more.
+        """
         self._check_open()
         self._close_frame()
         count = len(payloads)
@@ -329,7 +328,7 @@ class Dialogue:
         frame = encode_whole(self.member.session, first_no, set_no, flags, payloads)
         flight = self._take_off(count, len(frame), flags)
         self._next_no += count
-        self._output.extend(wire.send_parts(_request_of(first_no), frame))
+        self._put_out(first_no, frame, payloads)
         return flight
 
     def _take_off(self, count: int, size: int, flags: int) -> Flight:
@@ -346,7 +345,11 @@ class Dialogue:
             first_no = frame.flight.first_no
             session = self.member.session
             encoded = encode_whole(session, first_no, frame.set_no, frame.flags, frame.messages)
-            self._output.extend(wire.send_parts(_request_of(first_no), encoded))
+            self._put_out(first_no, encoded, frame.messages)
+
+    def _put_out(self, first_no: int, frame: bytes, messages: Sequence[bytes]) -> None:
+        self._sent.keep(first_no, frame, messages)
+        self._output.extend(wire.send_parts(_request_of(first_no), frame))
 
     def watch_safe(self, flight: Flight) -> None:
         """Find out who holds a frame; its flight changes when that is known."""
@@ -431,6 +434,7 @@ class Dialogue:
             flight.lost = reason
             flight.wakes.call()
         self._flights.clear()
+        self._sent.clear()
         self._open_frame = None
         self.room.call()
 
@@ -506,11 +510,18 @@ class Dialogue:
         route = self._routes.get(told.number)
         if route is None:
             raise MalformedFrame("a destination that was not told")
+        content: bytes | memoryview | Sequence[bytes] = told.frame
+        if told.is_own:
+            head, content = self._sent.take(told.frame)
+            size += head.length  # left out, and counted by the daemon
+            self._unread += head.length
+        else:
+            head = decode_head(told.frame)
         if route.is_note and not self.streams.has_state(route.names[0]):
             self._consume(size)
             return
         delivery = Delivery(
-            route.destination, told.order, told.conf_id, told.frame, reduced=told.reduced
+            route.destination, told.order, told.conf_id, head, content, reduced=told.reduced
         )
         self.streams.put(route.names, Parcel(delivery, size))
 
@@ -543,10 +554,12 @@ class Dialogue:
         self._on_outside(group)
 
     def _on_receipt(self, receipt: frames.Receipt) -> None:
-        first_no, count, order = receipt
+        first_no, count, order, comes_back = receipt
         flight = self._flights.pop(first_no, None)
         if flight is None or flight.count != count:
             raise MalformedFrame("a receipt for what was not sent")
+        if not comes_back:
+            self._sent.drop(first_no)
         self.in_flight -= flight.size
         flight.is_delivered = True
         flight.order = order
@@ -559,6 +572,7 @@ class Dialogue:
             for first_no, flight in self._flights.items():
                 if _request_of(first_no) == request_id:
                     del self._flights[first_no]
+                    self._sent.drop(first_no)
                     self.in_flight -= flight.size
                     flight.refused = REASONS[code]
                     flight.wakes.call()

@@ -11,15 +11,17 @@ either reads all of it or raises `MalformedFrame`, whatever the bytes are.
     JOIN         group:text                                   window:u64
     LEAVE        group:text                      DESTINATION  number:u32 member count:u16 | texts
     SET          set_no:u32 count:u16 | texts    DELIVER      number:u32 order conf_seq:u64
-    SEND         a frame of core/groups                       conf_rep:u32 reduced:u8 | the frame
-    CONSUMED     size:u64                        VIEW         see views.py
-    PING                                         LEFT         order group:text
-    BYE                                          RECEIPT      first_no:u64 count:u16 order
-    GROUPS                                       SAFE_LINE    ring_seq:u64 ring_rep:u32 seq:u64
-    SAFE_LINES   wanted:u8                       CONFIG       seq:u64 rep:u32 flags:u8 count:u16 |
-                                                              daemons:u32
-    flags of VIEW and CONFIG:                    ERROR        code:u8
-    1 primary, 2 transitional                    THROTTLE     on:u8
+    SEND         a frame of core/groups                       conf_rep:u32 flags:u8 | the frame,
+    CONSUMED     size:u64                                     or an own one's header
+    PING                                         VIEW         see views.py
+    BYE                                          LEFT         order group:text
+    GROUPS                                       RECEIPT      first_no:u64 count:u16 order
+    SAFE_LINES   wanted:u8                                    comes_back:u8
+                                                 SAFE_LINE    ring_seq:u64 ring_rep:u32 seq:u64
+    flags of VIEW and CONFIG:                    CONFIG       seq:u64 rep:u32 flags:u8 count:u16 |
+    1 primary, 2 transitional                                 daemons:u32
+    flags of DELIVER:                            ERROR        code:u8
+    1 reduced, 2 own                             THROTTLE     on:u8
                                                  SLOW         queued:u64 limit:u64
                                                  PONG
                                                  GROUPS_ARE   last:u8 count:u16 | name:text
@@ -95,13 +97,15 @@ from evensong.ipc.views import PRIMARY, TRANSITIONAL, put_view, read_view
 SMALL_MAX: Final = 65_536  # bytes of whatever a client says but SEND
 TOLD_LEAST: Final = 16 * 2**20  # a view may take so much, however small messages are
 PORTION: Final = 32_768  # bytes of members in one GROUPS_ARE
+REDUCED: Final = 1
+OWN: Final = 2
 
 _VERSION: Final = struct.Struct("!H")
 _COUNTED: Final = struct.Struct("!IH")  # a number, and how many texts follow
 _WELCOME: Final = struct.Struct("!IIQ")
 _DELIVER: Final = struct.Struct("!IQIQIQIB")
 _DELIVER_ALL: Final = struct.Struct("!IBIIQIQIQIB")  # the frame's head and that of the body
-_RECEIPT: Final = struct.Struct("!QHQIQI")
+_RECEIPT: Final = struct.Struct("!QHQIQIB")
 _SAFE_LINE: Final = struct.Struct("!QIQ")
 _CONFIG: Final = struct.Struct("!QIBH")
 _SLOW: Final = struct.Struct("!QQ")
@@ -291,17 +295,30 @@ def encode_deliver(
     return _DELIVER_ALL.pack(length, *fields), frame
 
 
+def encode_own(
+    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: Part
+) -> bytes:
+    """Tell the sender of a frame that it is delivered: its header, without the content."""
+    ring_id, seq, sub = order or NO_ORDER
+    length = DELIVER_SIZE + HEADER_SIZE
+    fields = (frames.DELIVER, 0, number, *ring_id, seq, sub, *conf_id, OWN | reduced)
+    return _DELIVER_ALL.pack(length, *fields) + frame[:HEADER_SIZE]
+
+
 def decode_deliver(body: bytes) -> Deliver:
-    """Read a DELIVER; the frame in it is left as it is."""
+    """Read a DELIVER; the frame in it, or its header, is left as it is."""
     if len(body) < DELIVER_SIZE:
         raise MalformedFrame("ipc: cut short")
-    number, ring_seq, ring_rep, seq, sub, conf_seq, conf_rep, reduced = _DELIVER.unpack_from(body)
-    if reduced > 1:
+    number, ring_seq, ring_rep, seq, sub, conf_seq, conf_rep, flags = _DELIVER.unpack_from(body)
+    if flags > REDUCED | OWN:
         raise MalformedFrame("ipc: flag")
+    is_own = flags & OWN != 0
+    if is_own:
+        must_end(body, DELIVER_SIZE + HEADER_SIZE)
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
     conf_id = RingId(conf_seq, conf_rep)
     whole = memoryview(body) if len(body) > COPIED_MAX else body
-    return Deliver(number, order, conf_id, reduced == 1, whole[DELIVER_SIZE:])
+    return Deliver(number, order, conf_id, flags & REDUCED != 0, is_own, whole[DELIVER_SIZE:])
 
 
 def encode_view(view: View) -> bytes:
@@ -327,18 +344,21 @@ def decode_left(body: bytes) -> HasLeft:
     return HasLeft(group, order)
 
 
-def encode_receipt(first_no: int, count: int, order: OrderId | None) -> bytes:
-    """Say where a frame came to be."""
+def encode_receipt(first_no: int, count: int, order: OrderId | None, comes_back: bool) -> bytes:
+    """Say where a frame came to be, and whether its sender gets it."""
     ring_id, seq, sub = order or NO_ORDER
-    return encode(frames.RECEIPT, 0, _RECEIPT.pack(first_no, count, *ring_id, seq, sub))
+    body = _RECEIPT.pack(first_no, count, *ring_id, seq, sub, comes_back)
+    return encode(frames.RECEIPT, 0, body)
 
 
 def decode_receipt(body: bytes) -> Receipt:
     """Read a RECEIPT."""
     must_end(body, _RECEIPT.size)
-    first_no, count, ring_seq, ring_rep, seq, sub = _RECEIPT.unpack(body)
+    first_no, count, ring_seq, ring_rep, seq, sub, comes_back = _RECEIPT.unpack(body)
+    if comes_back > 1:
+        raise MalformedFrame("ipc: flag")
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
-    return Receipt(first_no, count, order)
+    return Receipt(first_no, count, order, comes_back == 1)
 
 
 def encode_safe_line(ring_id: RingId, seq: int) -> bytes:
