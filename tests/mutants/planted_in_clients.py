@@ -77,6 +77,14 @@ CLIENT_MUTANTS: Final = (
         OWN + "test_a_delivery_of_what_was_not_sent_loses_the_connection",
     ),
     ClientMutant(
+        "small messages stay where they were read",
+        "client/packing.py",
+        "    return head, bytes(frame)\n",
+        "    return head, frame\n",
+        "tests/client/test_packing.py::"
+        "test_what_is_taken_out_of_a_buffer_stays_when_that_is_overwritten",
+    ),
+    ClientMutant(
         "everybody is told a frame without its content",
         "daemon/sessions.py",
         "            if session == event.own:\n",

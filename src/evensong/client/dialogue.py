@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
 from evensong.client.outgoing import OpenFrame, Sent
+from evensong.client.packing import take_out
 from evensong.client.refusals import REASONS, refusal, words_of
 from evensong.client.replica import NOTES, Policy, Replica, Replication, notes_of
 from evensong.client.rules import GROUP_RULE, check_destination, may_be_group, several
@@ -34,14 +35,7 @@ from evensong.core.groups.events import (
     Reconfigured,
     View,
 )
-from evensong.core.groups.frame import (
-    COUNT_MAX,
-    HEADER_SIZE,
-    SAFE,
-    TABLED_MAX,
-    decode_head,
-    encode_whole,
-)
+from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, SAFE, TABLED_MAX, encode_whole
 from evensong.core.groups.limits import SETS_MAX
 from evensong.core.groups.transfer import CHUNK_BYTES
 from evensong.errors import (
@@ -404,8 +398,8 @@ class Dialogue:
         if self._is_over:
             return  # it may never end
         try:
-            for frame in self._splitter.feed(chunk):
-                self._hear(frame)
+            for opcode, request_id, body in self._splitter.split(chunk):
+                self._hear(opcode, request_id, body)
         except MalformedFrame as malformed:
             self.lost(f"the daemon said what is no frame of this release: {malformed}")
             return
@@ -451,19 +445,19 @@ class Dialogue:
 
     # -- what the daemon says ----------------------------------------------------------------
 
-    def _hear(self, frame: frames.Frame) -> None:
-        """Take in one frame."""
-        size = HEAD_SIZE + len(frame.body)
+    def _hear(self, opcode: int, request_id: int, body: bytes | memoryview) -> None:
+        """Take in one frame; its body may be overwritten after that."""
+        size = HEAD_SIZE + len(body)
         self._unread += size
-        opcode = frame.opcode
         if opcode == frames.DELIVER:
-            self._on_deliver(wire.decode_deliver(frame.body), size)
+            self._on_deliver(wire.decode_deliver(body), size)
             return
+        body = bytes(body)
         if opcode == frames.VIEW:
-            self._on_view(wire.decode_view(frame.body), size)
+            self._on_view(wire.decode_view(body), size)
             return
         self._consume(size)
-        told = wire.decode_told(frame)
+        told = wire.decode_told(frames.Frame(opcode, request_id, body))
         if isinstance(told, frames.Receipt):
             self._on_receipt(told)
         elif isinstance(told, frames.Destined):
@@ -475,13 +469,13 @@ class Dialogue:
         elif isinstance(told, frames.Throttled):
             self.is_throttled = told.is_on
         elif isinstance(told, frames.HasLeft):
-            self._on_left(frame.request_id, told.group)
+            self._on_left(request_id, told.group)
         elif isinstance(told, frames.Refused):
-            self._on_refused(frame.request_id, told.code)
+            self._on_refused(request_id, told.code)
         elif isinstance(told, frames.Welcome):
             self._on_welcome(told)
         elif isinstance(told, frames.GroupsAre):
-            self._on_groups(frame.request_id, told)
+            self._on_groups(request_id, told)
         elif isinstance(told, frames.Slow):
             self._slow_left = told.queued + self._unread
             self.is_slow = True
@@ -510,13 +504,13 @@ class Dialogue:
         route = self._routes.get(told.number)
         if route is None:
             raise MalformedFrame("a destination that was not told")
-        content: bytes | memoryview | Sequence[bytes] = told.frame
+        content: bytes | Sequence[bytes]
         if told.is_own:
             head, content = self._sent.take(told.frame)
             size += head.length  # left out, and counted by the daemon
             self._unread += head.length
         else:
-            head = decode_head(told.frame)
+            head, content = take_out(told.frame)
         if route.is_note and not self.streams.has_state(route.names[0]):
             self._consume(size)
             return

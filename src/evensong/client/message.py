@@ -87,14 +87,14 @@ class Delivery:
         order: OrderId | None,
         conf_id: RingId,
         head: Head,
-        content: bytes | memoryview | Sequence[bytes],
+        content: bytes | Sequence[bytes],
         *,
         reduced: bool,
     ) -> None:
         self.destination: Final = destination
         self.order: Final = order  # of the first message; None: they are not ordered
         self.conf_id: Final = conf_id  # the configuration of delivery
-        self.content: Final = content  # the frame; of one's own, the messages as they were sent
+        self.content: Final = content  # the frame, or its messages if they are here already
         self.reduced: Final = reduced
         self.first_no: Final = head.first_no
         self.count: Final = head.places
@@ -102,17 +102,10 @@ class Delivery:
         self.is_named: Final = bool(head.flags & NAMED)
         self.ids: tuple[str, ...] = ()  # that the sender chose, if it did
 
-    def __getstate__(self) -> tuple[None, dict[str, object]]:
-        """Return what a copy is made of; a view cannot be handed to another process."""
-        state = {name: getattr(self, name) for name in self.__slots__}
-        if isinstance(self.content, memoryview):
-            state["content"] = bytes(self.content)
-        return None, state
-
     def messages(self) -> "list[Message]":
         """Cut the frame apart; a frame whose table is false raises `MalformedFrame`."""
         payloads = self.content
-        if isinstance(payloads, bytes | memoryview):
+        if isinstance(payloads, bytes):
             payloads = unpack(payloads, self.count)
         if self.is_named:
             self.ids, payloads = part_names(payloads)

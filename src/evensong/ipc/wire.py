@@ -305,7 +305,7 @@ def encode_own(
     return _DELIVER_ALL.pack(length, *fields) + frame[:HEADER_SIZE]
 
 
-def decode_deliver(body: bytes) -> Deliver:
+def decode_deliver(body: bytes | memoryview) -> Deliver:
     """Read a DELIVER; the frame in it, or its header, is left as it is."""
     if len(body) < DELIVER_SIZE:
         raise MalformedFrame("ipc: cut short")
