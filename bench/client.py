@@ -99,7 +99,7 @@ def receipts(size: int, messages: int) -> int:
         if frame.opcode == frames.SEND:
             head = decode_head(frame.body)
             order = OrderId(RING, head.first_no, 0)
-            told.append(wire.encode_receipt(head.first_no, head.places, order))
+            told.append(wire.encode_receipt(head.first_no, head.places, order, False))
     dialogue.feed(b"".join(told))
     return dialogue.in_flight
 

@@ -230,15 +230,24 @@ static void expect(int holds, const char *what) {
 
 /* Frames of evensong's sessions: length:u32 opcode:u8 request:u32, big-endian, then the body. */
 enum { HEAD = 9, CONSUMED = 6, DELIVER = 131, NUMBER_AT = HEAD + 6 };
+enum { FLAGS_AT = HEAD + 40, OWN = 2, LENGTH_AT = HEAD + 61 }; /* of a DELIVER */
 enum { TOLD_AT = 1 << 18 }; /* bytes: the daemon wants to know at a quarter of 4 MiB */
+
+static size_t u32_at(const unsigned char *at) {
+    return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3];
+}
 
 static size_t is_whole(const unsigned char *frame, size_t there) {
     if (there < HEAD) {
         return 0;
     }
-    size_t length = HEAD + ((size_t)frame[0] << 24 | (size_t)frame[1] << 16 |
-                            (size_t)frame[2] << 8 | (size_t)frame[3]);
+    size_t length = HEAD + u32_at(frame);
     return there >= length ? length : 0;
+}
+
+/* How much of a frame is left out, since we sent it ourselves; it counts as if it had come. */
+static size_t left_out(const unsigned char *frame) {
+    return frame[4] == DELIVER && frame[FLAGS_AT] & OWN ? u32_at(frame + LENGTH_AT) : 0;
 }
 
 /* Say how much has been consumed, now and then; else the daemon holds back what comes. */
@@ -267,9 +276,9 @@ static int deliveries(int stream) {
     size_t length;
     while ((length = is_whole(heard, there)) > 0) {
         delivered += heard[4] == DELIVER;
+        consume(stream, length + left_out(heard));
         there -= length;
         memmove(heard, heard + length, there);
-        consume(stream, length);
     }
     return delivered;
 }

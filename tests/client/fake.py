@@ -26,7 +26,7 @@ from evensong.core.groups.events import (
     ViewChange,
     Welcome,
 )
-from evensong.core.groups.frame import decode_head, messages_of
+from evensong.core.groups.frame import HEADER_SIZE, decode_head, messages_of
 from evensong.core.groups.limits import Limits
 from evensong.ipc import frames, wire
 from evensong.ipc.frames import Why
@@ -49,20 +49,21 @@ class Connection:
         self.numbers: dict[Destination, int] = {}
         self.wants_lines = False
         self.is_over = False
-        self.output: deque[bytes] = deque()
-        self.written = 0
+        self.output: deque[tuple[bytes, int]] = deque()  # frames, and what is left out of them
+        self.written = 0  # or left out
         self.consumed = 0
         self.requests: list[frames.Request] = []  # all that were heard
 
-    def put(self, encoded: bytes) -> None:
-        self.output.append(encoded)
+    def put(self, encoded: bytes, left_out: int = 0) -> None:
+        self.output.append((encoded, left_out))
 
     def take_output(self) -> bytes:
         """Return what may be written: as long as less than the window is not consumed."""
         output: list[bytes] = []
         while self.output and (self.is_over or self.written < self.consumed + self.window):
-            output.append(self.output.popleft())
-            self.written += len(output[-1])
+            encoded, left_out = self.output.popleft()
+            output.append(encoded)
+            self.written += len(encoded) + left_out
         return b"".join(output)
 
     # What the client says
@@ -165,7 +166,8 @@ class Connection:
         if isinstance(event, Left):
             return wire.encode_left(event.request_id, event.group, event.order)
         if isinstance(event, Receipt):
-            return wire.encode_receipt(event.first_no, event.count, event.order)
+            told = (event.first_no, event.count, event.order, event.comes_back)
+            return wire.encode_receipt(*told)
         if isinstance(event, Error):
             return wire.encode_error(event.request_id, event.code)
         return wire.encode_throttle(event.is_on)
@@ -176,7 +178,10 @@ class Connection:
             number = self.numbers[event.destination] = len(self.numbers)
             self.put(wire.encode_destination(number, event.destination))
         told = (number, event.order, event.conf_id, event.reduced, event.frame)
-        self.put(b"".join(wire.encode_deliver(*told)))
+        if event.own == self.session:
+            self.put(wire.encode_own(*told), len(event.frame) - HEADER_SIZE)
+        else:
+            self.put(b"".join(wire.encode_deliver(*told)))
 
 
 class Peer(Protocol):

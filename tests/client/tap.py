@@ -54,7 +54,7 @@ class Tap:
 
     def _look_into(self, told: frames.Deliver) -> None:
         destination = self._destinations[told.number]
-        if not notes_of(destination.groups):
+        if told.is_own or not notes_of(destination.groups):
             return
         for message in messages_of(told.frame):
             note = decode_note(message)

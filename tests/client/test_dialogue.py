@@ -6,7 +6,7 @@ from evensong.client.dialogue import SEND_WINDOW
 from evensong.client.flights import Held
 from evensong.client.message import Message, Service
 from evensong.core.groups.events import Cause, Destination, ErrorCode, MemberId, OrderId, View
-from evensong.core.groups.frame import SAFE, encode_whole
+from evensong.core.groups.frame import HEADER_SIZE, SAFE, encode_whole
 from evensong.core.groups.limits import Limits
 from evensong.core.ids import RingId
 from evensong.errors import (
@@ -486,19 +486,41 @@ def test_bytes_that_are_no_frame_lose_the_connection_not_the_program() -> None:
     assert isinstance(stream.error, ConnectionLost)
 
 
-def test_a_frame_with_a_false_table_is_passed_over() -> None:
+@pytest.mark.parametrize("size", [2, 200])
+def test_a_frame_with_a_false_table_is_passed_over(size: int) -> None:
     ann = Cluster(1).program()
     stream = ann.join("g")
     stream.take()
     order = OrderId(RingId(4, 1), 99, 0)
-    false = bytearray(encode_whole(7, 1, 0, 0, [b"ab", b"cd"]))
-    false[-5] += 1  # the second length
+    false = bytearray(encode_whole(7, 1, 0, 0, [b"a" * size, b"b" * size]))
+    false[HEADER_SIZE + 3] += 1  # the second length
     ann.dialogue.feed(wire.encode_destination(9, Destination(MemberId(2, 1, 7, "eve"), ("g",))))
     for frame in (bytes(false), encode_whole(7, 3, 0, 0, [b"true"])):
         for part in wire.encode_deliver(9, order, order.ring_id, False, frame):
             ann.dialogue.feed(part)
     assert payloads(stream) == [b"true"]
     assert stream.malformed == 1
+
+
+@pytest.mark.parametrize("size", [1, 70, 5_000])
+def test_what_was_read_may_be_overwritten_before_it_is_taken(size: int) -> None:
+    ann = Cluster(1).program()
+    stream = ann.join("g")
+    stream.take()
+    told = wire.encode_destination(9, Destination(MemberId(2, 1, 7, "eve"), ("g",)))
+    sent = [bytes([number]) * size for number in range(9)]
+    for first_no, bodies in ((1, sent[:5]), (6, sent[5:8]), (9, sent[8:])):
+        order = OrderId(RingId(4, 1), first_no, 0)
+        frame = encode_whole(7, first_no, 0, 0, bodies)
+        told += b"".join(wire.encode_deliver(9, order, order.ring_id, False, frame))
+    for chunk_size in (len(told), len(told) // 2 + 1):
+        place = memoryview(bytearray(chunk_size))
+        for at in range(0, len(told), chunk_size):
+            chunk = told[at : at + chunk_size]
+            place[: len(chunk)] = chunk
+            ann.dialogue.feed(place[: len(chunk)])
+            place[:] = bytes(chunk_size)
+        assert payloads(stream) == sent
 
 
 def test_groups_can_be_listed() -> None:

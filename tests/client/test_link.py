@@ -129,4 +129,4 @@ def test_messages_can_be_handed_to_other_processes(size: int) -> None:
         assert isinstance(second, Message)
         assert isinstance(copied, Message)
         assert (copied.payload, copied.order, copied.id) == (b"y", second.order, second.id)
-        assert copied._delivery.frame == second._delivery.frame
+        assert copied._delivery.content == second._delivery.content

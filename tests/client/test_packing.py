@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis.strategies import binary, builds, integers, lists
 
 from evensong.client.message import Delivery
-from evensong.client.packing import pack, unpack
+from evensong.client.packing import pack, take_out, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId
-from evensong.core.groups.frame import TABLED_MAX, encode_whole, whole_size
+from evensong.core.groups.frame import TABLED_MAX, decode_head, encode_whole, whole_size
 from evensong.core.ids import RingId
 from evensong.errors import MalformedFrame
 
@@ -49,11 +49,37 @@ def test_a_table_that_is_false_is_refused(payloads: list[bytes]) -> None:
             unpack(false, 2)
 
 
+@given(
+    lists(binary(max_size=200), min_size=1, max_size=9)
+    | builds(mul, lists(binary(), min_size=1, max_size=1), integers(1, 99))
+)
+def test_what_is_taken_out_of_a_buffer_stays_when_that_is_overwritten(
+    payloads: list[bytes],
+) -> None:
+    buffer = bytearray(encode_whole(1, 1, 0, 0, payloads))
+    head, taken = take_out(memoryview(buffer))
+    buffer[:] = b"?" * len(buffer)
+    messages = unpack(taken, len(payloads)) if isinstance(taken, bytes) else taken
+    assert list(messages) == payloads
+    assert {type(one) for one in messages} == {bytes}
+    assert (head.first_no, head.places) == (1, len(payloads))
+
+
+def test_small_messages_and_false_tables_are_left_as_they_are() -> None:
+    small = encode_whole(1, 1, 0, 0, [bytes(9)] * 100)
+    large = encode_whole(1, 1, 0, 0, [bytes(900)] * 100)
+    false = large + b"more"
+    assert take_out(memoryview(small))[1] == small
+    assert take_out(memoryview(false))[1] == false
+    assert take_out(memoryview(large))[1] == (bytes(900),) * 100
+
+
 def test_a_message_knows_its_place_in_its_frame() -> None:
     sender = MemberId(3, 17, 5, "ann")
     frame = encode_whole(5, 40, 0, 1, [b"a", b"b", b"c"])
     order = OrderId(RingId(8, 1), 12, 6)
-    delivery = Delivery(Destination(sender, ("g",)), order, RingId(10, 2), frame, reduced=True)
+    to, where, head = Destination(sender, ("g",)), RingId(10, 2), decode_head(frame)
+    delivery = Delivery(to, order, where, head, frame, reduced=True)
     last = delivery.messages()[2]
     assert last.order == OrderId(RingId(8, 1), 12, 8)
     assert tuple(last.id) == (3, 17, 5, 42)

@@ -43,11 +43,11 @@ def test_what_is_no_service_is_not_offered(other: object) -> None:
 def test_what_has_no_place_is_told_so() -> None:
     order = OrderId(RingId(4, 1), 7, 2)
     for place in (order, None):
-        receipt = frames.Receipt(5, 3, place)
+        receipt = frames.Receipt(5, 3, place, comes_back=True)
         assert wire.decode_receipt(wire.encode_receipt(*receipt)[9:]) == receipt
         told = (1, place, RingId(4, 1), True)
         encoded = b"".join(wire.encode_deliver(*told, b"frame"))
-        assert wire.decode_deliver(encoded[9:]) == frames.Deliver(*told, b"frame")
+        assert wire.decode_deliver(encoded[9:]) == frames.Deliver(*told, False, b"frame")
 
 
 def test_a_flight_without_a_place_has_come_and_nobody_tells_who_holds_it() -> None:

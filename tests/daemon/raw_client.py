@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from evensong.core.groups.events import Cause, Destination, MemberId, OrderId, View
-from evensong.core.groups.frame import encode_whole, messages_of
+from evensong.core.groups.frame import HEADER, Head, encode_whole, messages_of
 from evensong.daemon.local_socket import short_name
 from evensong.ipc import wire
 from evensong.ipc.frames import (
@@ -51,6 +51,7 @@ class RawClient:
         self.got: list[tuple[str, OrderId, bytes]] = []  # sender, order, message
         self.views: list[View] = []
         self.receipts: list[Receipt] = []
+        self.sent: dict[int, tuple[bytes, ...]] = {}  # messages of frames, by first number
         self.next_no = 1
         self.sets: dict[tuple[str, ...], int] = {}
         self.last_request = 0
@@ -92,6 +93,7 @@ class RawClient:
             self.sets[groups] = len(self.sets)
             data = wire.encode_set(0, self.sets[groups], groups)
         frame = encode_whole(self.member.session, self.next_no, self.sets[groups], flags, messages)
+        self.sent[self.next_no] = messages
         self.next_no += len(messages)
         self.say(data + wire.encode_send(self.request_id(), frame))
         return self.next_no - len(messages)
@@ -126,14 +128,19 @@ class RawClient:
             assert self._take(), "the daemon hung up"
         frame = self.waiting.popleft()
         told = wire.decode_told(frame)
+        own = (
+            Head(*HEADER.unpack(told.frame)) if isinstance(told, Deliver) and told.is_own else None
+        )
         if self.consumes and not isinstance(told, Farewell):
-            self._consume(HEAD_SIZE + len(frame.body))
+            self._consume(HEAD_SIZE + len(frame.body) + (own.length if own is not None else 0))
         if isinstance(told, Destined):
             self.destinations[told.number] = told.destination
         elif isinstance(told, Deliver):
             sender = self.destinations[told.number].sender.user
             assert told.order is not None
-            for sub, message in enumerate(messages_of(told.frame), told.order.sub):
+            assert own is None or own.first_no in self.sent, "it is told what it did not send"
+            messages = self.sent[own.first_no] if own is not None else messages_of(told.frame)
+            for sub, message in enumerate(messages, told.order.sub):
                 self.got.append((sender, told.order._replace(sub=sub), message))
         elif isinstance(told, View):
             self.views.append(told)

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 from hypothesis import given
-from hypothesis.strategies import integers, lists
+from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 from evensong.daemon.connection import PIECE, Connection
 from evensong.daemon.watch import Watch
@@ -185,6 +185,70 @@ def test_a_window_that_is_full_can_be_warned_of_once_until_there_is_room(stage: 
     stage.connection.flush(0)
     assert [type(one) for one in stage.read()[filled:]] == [Slow, Pong]
     assert not stage.connection.is_slow
+
+
+@given(
+    steps=lists(
+        tuples(integers(0, 3_000), booleans(), sampled_from(["", "flush", "consume"])), max_size=60
+    )
+)
+def test_what_is_left_out_counts_as_if_it_were_written(
+    steps: list[tuple[int, bool, str]],
+) -> None:
+    with closing(Stage()) as short, closing(Stage()) as long:
+        stages = (short, long)
+        for size, is_own, then in steps:
+            content = bytes(size)
+            head = wire.encode(200, 0, b"")
+            short.connection.put(*((head,) if is_own else (head, content)), left_out=is_own * size)
+            long.connection.put(head, content)
+            for stage in stages:
+                if then == "consume":
+                    assert stage.connection.consumed(stage.connection.unconsumed)
+                if then:
+                    stage.connection.flush(0)
+            counted = [
+                (one.connection.queued, one.connection.unconsumed, one.connection.is_slow)
+                for one in stages
+            ]
+            assert counted[0] == counted[1]
+            assert short.connection.is_held_up() == long.connection.is_held_up()
+            assert short.is_full == long.is_full
+        for stage in stages:
+            stage.connection.finish(Why.SLOW, "slow", now=3)
+            stage.connection.flush(3)
+            assert stage.is_gone, "nothing waits that is not there"
+
+
+def test_what_is_left_out_is_warned_of_and_ends_a_connection_at_the_same_amounts(
+    stage: Stage,
+) -> None:
+    head = wire.encode(200, 0, b"")
+    while 2 * stage.connection.queued <= QUEUED_MAX:
+        assert not stage.connection.is_slow
+        stage.connection.put(head, left_out=991)
+    assert stage.connection.queued == QUEUED_MAX // 2 + 1_000 + len(wire.encode_slow(0, 0))
+    while stage.connection.queued + 1_000 <= QUEUED_MAX:
+        stage.connection.put(head, left_out=991)
+    assert not stage.is_full
+    stage.connection.put(head, left_out=991)
+    assert stage.is_full
+
+
+def test_no_more_is_begun_at_once_because_much_is_left_out(stage: Stage) -> None:
+    for _ in range(4):
+        stage.connection.queued = 0
+        stage.connection.put(wire.encode_pong(1), left_out=PIECE // 2)
+    stage.connection.flush(0)
+    assert len(stage.read()) == 1
+    assert stage.connection.unconsumed == PIECE // 2 + len(wire.encode_pong(1))
+
+
+def test_a_goodbye_comes_behind_what_was_left_out(stage: Stage) -> None:
+    for _ in range(3):
+        stage.connection.put(wire.encode_pong(1), left_out=2_000)
+    stage.connection.say_goodbye(Why.STOPPING, "", now=3)
+    assert [type(one) for one in stage.read()] == [Pong, Pong, Pong, Farewell]
 
 
 def test_who_is_hung_up_on_hears_what_was_begun_and_why(stage: Stage) -> None:

@@ -14,11 +14,20 @@ import pytest
 from evensong.core.groups.events import Cause, ErrorCode, View
 from evensong.core.groups.frame import encode_whole
 from evensong.core.timer import NEVER
-from evensong.daemon.connection import READ_BYTES
+from evensong.daemon.connection import PIECE, READ_BYTES
 from evensong.daemon.sessions import CONNECTIONS_MAX, TURN_READS, WISHES_MAX, Access, Sessions
 from evensong.errors import MalformedFrame
 from evensong.ipc import wire
-from evensong.ipc.frames import CLIENT_SOCKET, Farewell, Frame, Refused, Slow, Throttled, Why
+from evensong.ipc.frames import (
+    CLIENT_SOCKET,
+    VERSION,
+    Farewell,
+    Frame,
+    Refused,
+    Slow,
+    Throttled,
+    Why,
+)
 from evensong.ipc.splitter import HEAD, HEAD_SIZE, Splitter
 from tests.daemon.crowd import kill_in_the_middle_of_a_send
 from tests.daemon.local import LocalCluster, wait_for
@@ -77,6 +86,28 @@ def test_a_client_that_takes_nothing_is_told_and_dropped(tmp_path: Path, reads: 
             assert clients_of(cluster, 2)["dropped"] == {"slow consumer": 1}
             assert "hangs up on slow (process" in cluster.log(2)
             assert rss_mib(cluster, 2) - before < 30
+
+
+def test_a_client_that_does_not_take_its_own_messages_is_told_and_dropped(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 1, extra=SMALL) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with RawClient(cluster.state(1), "slow", consumes=False) as slow:
+            slow.join("choir")
+            with suppress(ConnectionError):
+                for _ in range(100):
+                    slow.send(("choir",), MESSAGE)
+            told = slow.hear_all()
+            assert isinstance(told[-1], Farewell)
+            assert told[-1].why is Why.SLOW
+            (warning,) = [one for one in told if isinstance(one, Slow)]
+            assert 2**20 <= 2 * warning.queued < 2**20 + 200_000
+            # The window and what was begun in it; the rest waited, and the queue was full.
+            taken = len(MESSAGE) * len(slow.got)
+            assert 2**20 - len(MESSAGE) <= taken <= 2**20 + PIECE
+            assert len(MESSAGE) * len(slow.receipts) >= taken + 2**20 - 3 * len(MESSAGE)
+            assert len(MESSAGE) * len(slow.receipts) <= taken + 2**20 + len(MESSAGE)
+            assert clients_of(cluster, 1)["dropped"] == {"slow consumer": 1}
 
 
 def test_a_client_that_is_stuck_at_half_its_queue_is_dropped(tmp_path: Path) -> None:
@@ -304,7 +335,7 @@ def test_another_user_is_refused(tmp_path: Path) -> None:
     [
         (wire.encode_join(1, "choir"), Why.MALFORMED, "malformed: stream: before HELLO"),
         (wire.encode_hello(1, "anna") * 2, Why.MALFORMED, "malformed: stream: a second HELLO"),
-        (wire.encode_hello(1, "anna", 2), Why.VERSION, ""),
+        (wire.encode_hello(1, "anna", VERSION + 1), Why.VERSION, ""),
         (b"GET / HTTP/1.1\r\n\r\n", Why.MALFORMED, "malformed: stream: length"),
         (HEAD.pack(0, 99, 1), Why.MALFORMED, "malformed: ipc: kind"),
     ],
@@ -387,6 +418,7 @@ def throw_some(state: Path, rng: Random) -> int:
     with RawClient(state, "mallory") as mallory:
         destination = wire.encode_set(4, 0, ["choir", "other"])
         message = encode_whole(mallory.member.session, 1, 0, 0, [b"a", b"b"])
+        mallory.sent[1] = (b"a", b"b")
         samples = [
             wire.encode_hello(1, "mallory"),
             wire.encode_join(2, "choir"),

@@ -6,7 +6,7 @@ import pytest
 
 from evensong.core.engine import ENGINES
 from evensong.core.groups.events import Cause, ErrorCode, Reconfigured, View
-from evensong.core.groups.frame import SAFE, SELF_DISCARD, encode_whole
+from evensong.core.groups.frame import HEADER_SIZE, SAFE, SELF_DISCARD, encode_whole
 from evensong.daemon.sessions import NUMBERS
 from evensong.ipc import wire
 from evensong.ipc.frames import (
@@ -122,6 +122,29 @@ def test_answers_to_what_is_asked_aside(tmp_path: Path) -> None:
             anna.say(wire.encode_join(79, "#no") + wire.encode_join(80, "a"))
             assert anna.hear_one(Refused).code is ErrorCode.BAD_NAME
             assert anna.hear_one(Refused).code is ErrorCode.ALREADY_MEMBER
+
+
+@pytest.mark.parametrize("size", [1_000, 300_000])
+def test_its_sender_gets_a_frame_without_the_content_and_others_get_all(
+    tmp_path: Path, size: int
+) -> None:
+    with LocalCluster(tmp_path, 1) as cluster:
+        cluster.start()
+        cluster.wait_for_ring()
+        with RawClient(cluster.state(1), "anna") as anna, RawClient(cluster.state(1)) as dora:
+            anna.join("choir")
+            dora.join("choir")
+            anna.send(("choir",), bytes(size))
+            anna.send(("choir",), b"one", b"two")
+            for is_own, client in ((True, anna), (False, dora)):
+                first, second = client.hear_one(Deliver), client.hear_one(Deliver)
+                assert (first.is_own, second.is_own) == (is_own, is_own)
+                assert len(first.frame) == HEADER_SIZE + (0 if is_own else size)
+            assert anna.got == dora.got
+            assert [one.comes_back for one in anna.receipts] == [True, True]
+            anna.send(("choir",), b"not to me", flags=SELF_DISCARD)
+            assert not anna.hear_one(Receipt).comes_back
+            assert dora.hear_messages(4)[-1] == b"not to me"
 
 
 def test_a_daemon_that_stops_says_goodbye(tmp_path: Path) -> None:

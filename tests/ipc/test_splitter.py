@@ -53,6 +53,18 @@ def test_what_was_read_into_one_place_is_copied_out_of_it(size: int) -> None:
     assert found == [Frame(5, 6, body), Frame(7, 8, b"next")]
 
 
+def test_a_frame_that_is_whole_can_be_had_where_it_lies() -> None:
+    place = memoryview(bytearray(encode(5, 6, b"credo") + encode(7, 8, b"amen")))
+    splitter = Splitter(40)
+    ((opcode, request_id, lent),) = splitter.split(place[: HEAD_SIZE + 5 + 3])
+    assert (opcode, request_id, bytes(lent)) == (5, 6, b"credo")
+    place[HEAD_SIZE : HEAD_SIZE + 5] = b"other"
+    assert bytes(lent) == b"other"
+    ((_, _, joined),) = splitter.split(place[HEAD_SIZE + 5 + 3 :])
+    place[:] = bytes(len(place))
+    assert joined == b"amen"
+
+
 def test_many_small_pieces_cost_little() -> None:
     splitter = Splitter(200_000)
     splitter.feed(HEAD.pack(200_000, 5, 6))

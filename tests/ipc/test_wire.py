@@ -29,6 +29,7 @@ from evensong.core.groups.events import (
     View,
     ViewId,
 )
+from evensong.core.groups.frame import HEADER_SIZE
 from evensong.core.ids import RingId
 from evensong.errors import MalformedFrame
 from evensong.ipc import frames, wire
@@ -149,7 +150,19 @@ def test_deliver(
 ) -> None:
     whole = b"".join(wire.encode_deliver(number, order, conf_id, reduced, frame))
     body = body_of(whole, frames.DELIVER, 0)
-    assert wire.decode_deliver(body) == (number, order, conf_id, reduced, frame)
+    assert wire.decode_deliver(body) == (number, order, conf_id, reduced, False, frame)
+
+
+@given(U32, PLACES, RINGS, booleans(), binary(min_size=HEADER_SIZE))
+def test_own(
+    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: bytes
+) -> None:
+    body = body_of(wire.encode_own(number, order, conf_id, reduced, frame), frames.DELIVER, 0)
+    header = frame[:HEADER_SIZE]
+    assert wire.decode_deliver(body) == (number, order, conf_id, reduced, True, header)
+    for other in (body[:-1], body + b"content"):
+        with pytest.raises(MalformedFrame):
+            wire.decode_deliver(other)
 
 
 @given(views())
@@ -165,10 +178,11 @@ def test_left(request_id: int, group: str, order: OrderId) -> None:
     assert wire.decode_left(body) == (group, order)
 
 
-@given(U64, U16, PLACES)
-def test_receipt(first_no: int, places: int, order: OrderId | None) -> None:
-    body = body_of(wire.encode_receipt(first_no, places, order), frames.RECEIPT, 0)
-    assert wire.decode_receipt(body) == (first_no, places, order)
+@given(U64, U16, PLACES, booleans())
+def test_receipt(first_no: int, places: int, order: OrderId | None, comes_back: bool) -> None:
+    told = (first_no, places, order, comes_back)
+    body = body_of(wire.encode_receipt(*told), frames.RECEIPT, 0)
+    assert wire.decode_receipt(body) == told
 
 
 @given(RINGS, U64)
@@ -246,6 +260,8 @@ SAMPLES = [
     wire.encode_welcome(1, MemberId(1, 2, 3, "anna"), 1, 2, 3),
     wire.encode_destination(3, Destination(MemberId(1, 2, 3, "anna"), ("a", "b"))),
     b"".join(wire.encode_deliver(1, OrderId(RingId(4, 1), 5, 6), RingId(4, 1), False, b"credo")),
+    wire.encode_own(1, OrderId(RingId(4, 1), 5, 6), RingId(4, 1), True, bytes(HEADER_SIZE)),
+    wire.encode_receipt(7, 2, OrderId(RingId(4, 1), 5, 6), comes_back=True),
     wire.encode_view(
         View(
             "a",

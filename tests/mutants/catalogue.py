@@ -1,13 +1,14 @@
 """Planted bugs, each with the test that must notice it.
 
-A mutant replaces one piece of text, found exactly once in one file of the core. Its killer is a
-test or, where no test is directed at it, a range of swarm seeds. PITFALLS says which mutant stands
-for which pitfall of the single ring's specification.
+A mutant replaces one piece of text, found exactly once in one file: of the core, of the library, or
+of where a daemon meets it. Its killer is a test or, where no test is directed at it, a range of
+swarm seeds. PITFALLS says which mutant stands for which pitfall of the single ring's specification.
 """
 
 from typing import Final
 
 from tests.mutants.mutant import Equivalent
+from tests.mutants.planted_in_clients import CLIENT_MUTANTS
 from tests.mutants.planted_in_groups import GROUP_MUTANTS
 from tests.mutants.planted_in_membership import MEMBERSHIP_MUTANTS
 from tests.mutants.planted_in_ordering import ORDERING_MUTANTS
@@ -22,6 +23,7 @@ MUTANTS: Final = (
     *GROUP_MUTANTS,
     *TRANSIS_MUTANTS,
     *UNORDERED_MUTANTS,
+    *CLIENT_MUTANTS,
 )
 
 EQUIVALENT: Final = (

@@ -11,12 +11,13 @@ from tests.mutants.planted_in_groups import GROUP_MUTANTS
 from tests.mutants.planted_in_transis import SPECIFIED, TRANSIS_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
+PLANTED_IN = ("evensong/core/", "evensong/client/", "evensong/daemon/")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_applies_in_one_place_and_is_python(mutant: Mutant) -> None:
     path = ROOT / "src" / mutant.path
-    assert mutant.path.startswith("evensong/core/")
+    assert mutant.path.startswith(PLANTED_IN)
     source = path.read_text(encoding="utf-8")
     planted = mutant.plant(source)
     assert planted != source

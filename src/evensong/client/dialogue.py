@@ -8,6 +8,9 @@ tests.
 What is sent in one go is written in one go. Messages that follow each other, to one destination and
 of one service, share a frame until it is full or is asked for.
 
+What is sent is kept until it has been heard: of a frame that comes back to its sender the daemon
+tells the place only, and its messages are made of what was sent.
+
 The window: at most `SEND_WINDOW` bytes are under way, handed over and not yet ordered; beyond
 that, or when the daemon asks for a pause, `can_send` is false, and whoever honours it waits for
 room.
@@ -18,6 +21,8 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.client.flights import Answer, Flight, Wakes
 from evensong.client.message import Delivery
+from evensong.client.outgoing import OpenFrame, Sent
+from evensong.client.packing import take_out
 from evensong.client.refusals import REASONS, refusal, words_of
 from evensong.client.replica import NOTES, Policy, Replica, Replication, notes_of
 from evensong.client.rules import GROUP_RULE, check_destination, may_be_group, several
@@ -71,23 +76,6 @@ class _Route(NamedTuple):
 
 
 @final
-class _OpenFrame:
-    """A frame that still takes messages."""
-
-    __slots__ = ("flags", "flight", "left", "messages", "set_no", "to")
-
-    def __init__(
-        self, flight: Flight, to: str | Sequence[str], set_no: int, flags: int, left: int
-    ) -> None:
-        self.flight: Final = flight
-        self.to: Final = to if isinstance(to, str) else None  # a list may change
-        self.set_no: Final = set_no
-        self.flags: Final = flags
-        self.messages: Final[list[bytes]] = []
-        self.left = left  # bytes
-
-
-@final
 class Dialogue:
     """What one program says to its daemon, and hears from it."""
 
@@ -108,6 +96,7 @@ class Dialogue:
         "_request_id",
         "_returning",
         "_routes",
+        "_sent",
         "_sets",
         "_slow_left",
         "_splitter",
@@ -137,7 +126,8 @@ class Dialogue:
         self._listing: Final[dict[int, tuple[Answer[Listing], Listing]]] = {}
         self._replications: Final[dict[str, Replication]] = {}
         self._flights: Final[dict[int, Flight]] = {}  # by number of the first message
-        self._open_frame: _OpenFrame | None = None
+        self._open_frame: OpenFrame | None = None
+        self._sent: Final = Sent()
         self._sets: Final[dict[tuple[str, ...], int]] = {}
         self._next_set = 0
         self._next_no = 1
@@ -308,7 +298,7 @@ class Dialogue:
         self._next_no += 1
         return flight, index
 
-    def _begin_frame(self, to: str | Sequence[str], size: int, flags: int) -> _OpenFrame:
+    def _begin_frame(self, to: str | Sequence[str], size: int, flags: int) -> OpenFrame:
         """Open a frame for a message of this size and those that follow it."""
         self._check_open()
         self.check_size(size)
@@ -316,11 +306,14 @@ class Dialogue:
         self._close_frame()
         left = min(self.frame_max, TABLED_MAX) - HEADER_SIZE
         flight = self._take_off(0, HEADER_SIZE, flags)
-        self._open_frame = _OpenFrame(flight, to, set_no, flags, left)
+        self._open_frame = OpenFrame(flight, to, set_no, flags, left)
         return self._open_frame
 
     def send_frame(self, set_no: int, payloads: Sequence[bytes], flags: int) -> Flight:
-        """Send several messages that fit into one frame, or one that is alone in its."""
+        """Send several messages that fit into one frame, or one that is alone in its.
+
+        The sequence is kept: whoever hands it over changes it no more.
+        """
         self._check_open()
         self._close_frame()
         count = len(payloads)
@@ -329,7 +322,7 @@ class Dialogue:
         frame = encode_whole(self.member.session, first_no, set_no, flags, payloads)
         flight = self._take_off(count, len(frame), flags)
         self._next_no += count
-        self._output.extend(wire.send_parts(_request_of(first_no), frame))
+        self._put_out(first_no, frame, payloads)
         return flight
 
     def _take_off(self, count: int, size: int, flags: int) -> Flight:
@@ -346,7 +339,11 @@ class Dialogue:
             first_no = frame.flight.first_no
             session = self.member.session
             encoded = encode_whole(session, first_no, frame.set_no, frame.flags, frame.messages)
-            self._output.extend(wire.send_parts(_request_of(first_no), encoded))
+            self._put_out(first_no, encoded, frame.messages)
+
+    def _put_out(self, first_no: int, frame: bytes, messages: Sequence[bytes]) -> None:
+        self._sent.keep(first_no, frame, messages)
+        self._output.extend(wire.send_parts(_request_of(first_no), frame))
 
     def watch_safe(self, flight: Flight) -> None:
         """Find out who holds a frame; its flight changes when that is known."""
@@ -401,8 +398,8 @@ class Dialogue:
         if self._is_over:
             return  # it may never end
         try:
-            for frame in self._splitter.feed(chunk):
-                self._hear(frame)
+            for opcode, request_id, body in self._splitter.split(chunk):
+                self._hear(opcode, request_id, body)
         except MalformedFrame as malformed:
             self.lost(f"the daemon said what is no frame of this release: {malformed}")
             return
@@ -431,6 +428,7 @@ class Dialogue:
             flight.lost = reason
             flight.wakes.call()
         self._flights.clear()
+        self._sent.clear()
         self._open_frame = None
         self.room.call()
 
@@ -447,19 +445,19 @@ class Dialogue:
 
     # -- what the daemon says ----------------------------------------------------------------
 
-    def _hear(self, frame: frames.Frame) -> None:
-        """Take in one frame."""
-        size = HEAD_SIZE + len(frame.body)
+    def _hear(self, opcode: int, request_id: int, body: bytes | memoryview) -> None:
+        """Take in one frame; its body may be overwritten after that."""
+        size = HEAD_SIZE + len(body)
         self._unread += size
-        opcode = frame.opcode
         if opcode == frames.DELIVER:
-            self._on_deliver(wire.decode_deliver(frame.body), size)
+            self._on_deliver(wire.decode_deliver(body), size)
             return
+        body = bytes(body)
         if opcode == frames.VIEW:
-            self._on_view(wire.decode_view(frame.body), size)
+            self._on_view(wire.decode_view(body), size)
             return
         self._consume(size)
-        told = wire.decode_told(frame)
+        told = wire.decode_told(frames.Frame(opcode, request_id, body))
         if isinstance(told, frames.Receipt):
             self._on_receipt(told)
         elif isinstance(told, frames.Destined):
@@ -471,13 +469,13 @@ class Dialogue:
         elif isinstance(told, frames.Throttled):
             self.is_throttled = told.is_on
         elif isinstance(told, frames.HasLeft):
-            self._on_left(frame.request_id, told.group)
+            self._on_left(request_id, told.group)
         elif isinstance(told, frames.Refused):
-            self._on_refused(frame.request_id, told.code)
+            self._on_refused(request_id, told.code)
         elif isinstance(told, frames.Welcome):
             self._on_welcome(told)
         elif isinstance(told, frames.GroupsAre):
-            self._on_groups(frame.request_id, told)
+            self._on_groups(request_id, told)
         elif isinstance(told, frames.Slow):
             self._slow_left = told.queued + self._unread
             self.is_slow = True
@@ -506,11 +504,18 @@ class Dialogue:
         route = self._routes.get(told.number)
         if route is None:
             raise MalformedFrame("a destination that was not told")
+        content: bytes | Sequence[bytes]
+        if told.is_own:
+            head, content = self._sent.take(told.frame)
+            size += head.length  # left out, and counted by the daemon
+            self._unread += head.length
+        else:
+            head, content = take_out(told.frame)
         if route.is_note and not self.streams.has_state(route.names[0]):
             self._consume(size)
             return
         delivery = Delivery(
-            route.destination, told.order, told.conf_id, told.frame, reduced=told.reduced
+            route.destination, told.order, told.conf_id, head, content, reduced=told.reduced
         )
         self.streams.put(route.names, Parcel(delivery, size))
 
@@ -543,10 +548,12 @@ class Dialogue:
         self._on_outside(group)
 
     def _on_receipt(self, receipt: frames.Receipt) -> None:
-        first_no, count, order = receipt
+        first_no, count, order, comes_back = receipt
         flight = self._flights.pop(first_no, None)
         if flight is None or flight.count != count:
             raise MalformedFrame("a receipt for what was not sent")
+        if not comes_back:
+            self._sent.drop(first_no)
         self.in_flight -= flight.size
         flight.is_delivered = True
         flight.order = order
@@ -559,6 +566,7 @@ class Dialogue:
             for first_no, flight in self._flights.items():
                 if _request_of(first_no) == request_id:
                     del self._flights[first_no]
+                    self._sent.drop(first_no)
                     self.in_flight -= flight.size
                     flight.refused = REASONS[code]
                     flight.wakes.call()

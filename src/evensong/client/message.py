@@ -1,4 +1,4 @@
-"""Messages as a program sees them, cut from the frames in which they came.
+"""Messages as a program sees them, cut from the frames in which they came; its own as it sent them.
 
 A message is three references: its payload, what it has in common with all messages of its frame,
 and which of them it is. Everything else is worked out when it is asked for, so that a program that
@@ -6,6 +6,7 @@ looks at payloads alone pays for payloads alone. Messages come by the hundred th
 is made by one call of C, and the collector of cycles need not look at it, since it is in none.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from itertools import count, repeat
 from typing import Final, NamedTuple, final
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from evensong.client.packing import part_names, unpack
 from evensong.core.groups.events import Destination, MemberId, OrderId, SessionId
-from evensong.core.groups.frame import BASIC, CAUSAL, NAMED, SAFE, decode_head
+from evensong.core.groups.frame import BASIC, CAUSAL, NAMED, SAFE, Head
 from evensong.core.ids import ProcessorId, RingId
 
 
@@ -69,11 +70,11 @@ class Delivery:
 
     __slots__ = (
         "conf_id",
+        "content",
         "count",
         "destination",
         "first_no",
         "flags",
-        "frame",
         "ids",
         "is_named",
         "order",
@@ -85,15 +86,15 @@ class Delivery:
         destination: Destination,
         order: OrderId | None,
         conf_id: RingId,
-        frame: bytes | memoryview,
+        head: Head,
+        content: bytes | Sequence[bytes],
         *,
         reduced: bool,
     ) -> None:
-        head = decode_head(frame)
         self.destination: Final = destination
         self.order: Final = order  # of the first message; None: they are not ordered
         self.conf_id: Final = conf_id  # the configuration of delivery
-        self.frame: Final = frame
+        self.content: Final = content  # the frame, or its messages if they are here already
         self.reduced: Final = reduced
         self.first_no: Final = head.first_no
         self.count: Final = head.places
@@ -101,14 +102,11 @@ class Delivery:
         self.is_named: Final = bool(head.flags & NAMED)
         self.ids: tuple[str, ...] = ()  # that the sender chose, if it did
 
-    def __getstate__(self) -> tuple[None, dict[str, object]]:
-        """Return what a copy is made of; a view cannot be handed to another process."""
-        state = {name: getattr(self, name) for name in self.__slots__}
-        return None, {**state, "frame": bytes(self.frame)}
-
     def messages(self) -> "list[Message]":
         """Cut the frame apart; a frame whose table is false raises `MalformedFrame`."""
-        payloads = unpack(self.frame, self.count)
+        payloads = self.content
+        if isinstance(payloads, bytes):
+            payloads = unpack(payloads, self.count)
         if self.is_named:
             self.ids, payloads = part_names(payloads)
         return list(map(Message, payloads, repeat(self), count()))

@@ -5,10 +5,21 @@ And out of it again: messages of one size, the common case, are cut apart by one
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from typing import Final
 
-from evensong.core.groups.frame import COUNT_MAX, HEADER_SIZE, TABLED_MAX, messages_of
+from evensong.core.groups.frame import (
+    COUNT_MAX,
+    HEADER_SIZE,
+    TABLED_MAX,
+    Head,
+    decode_head,
+    messages_of,
+)
 from evensong.errors import MalformedFrame
+
+SMALL: Final = 64  # bytes of a message, on average; an object of its own takes some 50 more
 
 
 def as_bytes(payload: bytes) -> bytes:
@@ -68,6 +79,18 @@ def unpack(frame: bytes | memoryview, count: int) -> Sequence[bytes]:
     if len(frame) - at != count * length:
         raise MalformedFrame("frame: table")
     return _cutter(length, count).unpack_from(frame, at)
+
+
+def take_out(frame: bytes | memoryview) -> tuple[Head, bytes | Sequence[bytes]]:
+    """Take a frame out of where it was read: its header, and its messages or itself.
+
+    Small messages take more room than their frame, and nobody may come for them for a while.
+    """
+    head = decode_head(frame)
+    if len(frame) >= head.places * SMALL:
+        with suppress(MalformedFrame):  # whoever reads it will see
+            return head, unpack(frame, head.places)
+    return head, bytes(frame)
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,8 @@
 Frames wait as they are, in one part or several, shared with other connections that are told the
 same. Short ones are joined when they can be written, long ones handed to the kernel as they are.
 Whatever is begun is written to the end, so a frame that is urgent always finds a place between two
-others; urgent frames mind neither the queue nor the window.
+others; urgent frames mind neither the queue nor the window. What the client has itself is left out
+of a frame and counts all the same, against both, as if it were written.
 
 Level-triggered epoll calls again and again for what nobody takes, and for a client that has gone
 whatever one asks for. So a connection that neither wants to read nor can write is not watched.
@@ -85,8 +86,8 @@ class Connection:
         self.is_throttled = False
         self.is_closing = False  # nothing more is read; gone when what waits is written
         self.sent_while_throttled = 0  # bytes
-        self.queued = 0  # bytes that wait to be written
-        self.unconsumed = 0  # bytes that were written, and the client is not done with
+        self.queued = 0  # bytes that wait to be written, or to be left out
+        self.unconsumed = 0  # bytes, written or left out, that the client is not done with
         self.progress_at = now  # when it last took something
         self.began_at: Final = now
         self.closing_at = 0
@@ -97,7 +98,8 @@ class Connection:
         self._owner: Final = owner
         self._queued_max: Final = queued_max
         self._window: Final = window
-        self._frames: Final[deque[tuple[int, tuple[Part, ...]]]] = deque()  # sizes, and parts
+        # How many bytes each counts for, how many of them are left out, and its parts.
+        self._frames: Final[deque[tuple[int, int, tuple[Part, ...]]]] = deque()
         self._urgent: Final[list[bytes]] = []
         self._begun: list[Part] = []  # what is being written
         self._begun_size = 0
@@ -146,11 +148,14 @@ class Connection:
 
     # -- what it is told ---------------------------------------------------------------------
 
-    def put(self, *parts: Part) -> None:
-        """Tell the client something of its groups, in order: the parts of one frame."""
+    def put(self, *parts: Part, left_out: int = 0) -> None:
+        """Tell the client something of its groups, in order: the parts of one frame.
+
+        So many bytes are left out of it, since the client has them.
+        """
         if not self.is_closing:
-            size = sum(map(len, parts))
-            self._frames.append((size, parts))
+            size = sum(map(len, parts)) + left_out
+            self._frames.append((size, left_out, parts))
             self._count(size)
 
     def put_news(self, frame: bytes) -> None:
@@ -225,13 +230,18 @@ class Connection:
         parts: list[Part] = [*self._urgent]
         self._urgent.clear()
         size = sum(map(len, parts))
+        left_out = 0
         if self.unconsumed < self._window:
             while frames and (not parts or size + frames[0][0] <= PIECE):
-                more, frame = frames.popleft()
+                more, without, frame = frames.popleft()
                 size += more
+                left_out += without
                 parts += frame
         if not parts:
             return False
+        size -= left_out
+        self.queued -= left_out
+        self.unconsumed += left_out
         self._begun = parts if size >= LONG * len(parts) else [b"".join(parts)]
         self._begun_size = size
         return True
@@ -258,7 +268,7 @@ class Connection:
         """Hang up now, behind all that waits, as far as the client takes it."""
         if not self.is_closing:
             farewell = wire.encode_farewell(0, why, text)
-            self._frames.append((len(farewell), (farewell,)))
+            self._frames.append((len(farewell), 0, (farewell,)))
             self.queued += len(farewell)
             self.unconsumed = 0
             self._is_blocked = False

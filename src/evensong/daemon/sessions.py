@@ -4,7 +4,8 @@ All of a turn's requests are handed to the node together when the turn ends, and
 is told in a turn is written to it in one go, behind whatever the ring has to send. A client that
 takes too little is told so, and dropped before it costs the others anything; one that sends too
 much is not read. A frame is laid out once for all clients: destinations have one number for all of
-them, and each is told what a number means before the first frame that needs it.
+them, and each is told what a number means before the first frame that needs it. Its sender has the
+content already, and is told that it is delivered.
 """
 
 import socket
@@ -28,6 +29,7 @@ from evensong.core.groups.events import (
     ViewChange,
     Welcome,
 )
+from evensong.core.groups.frame import HEADER_SIZE
 from evensong.core.groups.sessions import NO_SESSION
 from evensong.core.ids import NO_RING
 from evensong.core.timer import NEVER
@@ -317,8 +319,8 @@ class Sessions:
             if isinstance(event, Delivered):
                 self._deliver(event)
             elif isinstance(event, Receipt):
-                frame = wire.encode_receipt(event.first_no, event.count, event.order)
-                self._put_news(find(event.session), frame)
+                told = (event.first_no, event.count, event.order, event.comes_back)
+                self._put_news(find(event.session), wire.encode_receipt(*told))
             elif isinstance(event, SafeUpTo):
                 self._line = event
                 self._tell_safe_line(event)
@@ -352,7 +354,8 @@ class Sessions:
         number = self._numbers.get(destination)
         if number is None:
             number = self._give_number(destination)
-        parts = wire.encode_deliver(number, event.order, event.conf_id, event.reduced, event.frame)
+        told = (number, event.order, event.conf_id, event.reduced, event.frame)
+        parts = wire.encode_deliver(*told)
         for session in event.sessions:
             connection = self._by_session.get(session)
             if connection is None:
@@ -360,7 +363,11 @@ class Sessions:
             if connection.told.get(number) is not destination:
                 connection.told[number] = destination
                 self._put(connection, wire.encode_destination(number, destination))
-            self._put(connection, *parts)
+            if session == event.own:
+                left_out = len(event.frame) - HEADER_SIZE
+                self._put(connection, wire.encode_own(*told), left_out=left_out)
+            else:
+                self._put(connection, *parts)
 
     def _give_number(self, destination: Destination) -> int:
         """Number a destination; the one that had the number longest loses it."""
@@ -423,8 +430,8 @@ class Sessions:
         if connection is not None:
             self._put(connection, frame)
 
-    def _put(self, connection: Connection, *parts: Part) -> None:
-        connection.put(*parts)
+    def _put(self, connection: Connection, *parts: Part, left_out: int = 0) -> None:
+        connection.put(*parts, left_out=left_out)
         self._to_flush[connection] = None
 
     def _put_news(self, connection: Connection | None, frame: bytes) -> None:

@@ -5,11 +5,16 @@ or by `Refused`, and then it may try again. Whatever needs an answer carries a r
 client's choice, and the answer carries it back; 0 means that none is wanted. What the daemon tells
 unasked comes in one order, the order of its deliveries, and has request id 0.
 
-The window. Every byte of what the daemon writes counts, heads included. While `window` bytes or
-more are not consumed, it begins nothing new but `Throttled`, `Slow` and `Farewell`; what it has
-begun, a frame or up to 256 KiB of frames, it writes to the end. A client says what it has consumed
-(`Consumed`) at the latest when that is a quarter of the window since it last did. What cannot be
-written waits at the daemon, up to a limit: see `Slow`.
+What a client sent itself it has already: of a frame that comes back to its sender the daemon says
+where it was delivered, by its header, and leaves the content out. The client keeps what it sends
+until its `Receipt` says that it does not come back, or it has.
+
+The window. Every byte of what the daemon writes counts, heads included, and so does every byte that
+it leaves out: else who sends and does not read could have more and more to keep. While `window`
+bytes or more are not consumed, it begins nothing new but `Throttled`, `Slow` and `Farewell`; what
+it has begun, a frame or up to 256 KiB of frames, it writes to the end. A client says what it has
+consumed (`Consumed`) at the latest when that is a quarter of the window since it last did. What
+cannot be written waits at the daemon, up to a limit: see `Slow`.
 """
 
 from enum import Enum
@@ -25,7 +30,7 @@ from evensong.core.groups.events import (
 )
 from evensong.core.ids import RingId
 
-VERSION: Final = 1
+VERSION: Final = 2
 CLIENT_SOCKET: Final = "client.sock"  # in the state directory of the daemon
 
 # What a client says.
@@ -101,7 +106,7 @@ class Send(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """The client is done with so many bytes more of what the daemon wrote."""
+    """The client is done with so many bytes more of what the daemon wrote or left out."""
 
     size: int
 
@@ -157,7 +162,8 @@ class Deliver(NamedTuple):
     order: OrderId | None  # of the first message; the next have the next sub. None: not ordered
     conf_id: RingId  # the configuration of delivery, as views name it
     reduced: bool  # in a transitional one: promised for its members only
-    frame: bytes | memoryview  # of kind WHOLE, where it lies in what was said
+    is_own: bool  # the client has sent it, and has its content
+    frame: bytes | memoryview  # of kind WHOLE, where it lies in what was said; own: its header
 
 
 class HasLeft(NamedTuple):
@@ -173,6 +179,7 @@ class Receipt(NamedTuple):
     first_no: int
     places: int  # messages first_no .. first_no + places - 1
     order: OrderId | None  # of the first; the next have the next sub. None: not ordered
+    comes_back: bool  # its own `Deliver` follows
 
 
 class SafeLine(NamedTuple):

@@ -21,7 +21,7 @@ def unpack(layout: struct.Struct, body: bytes, at: int) -> tuple[int, ...]:
     return layout.unpack_from(body, at)
 
 
-def must_end(body: bytes, at: int) -> None:
+def must_end(body: bytes | memoryview, at: int) -> None:
     """Refuse a body that does not end there."""
     if len(body) != at:
         raise MalformedFrame("ipc: size")

@@ -5,7 +5,7 @@ big-endian. A length is checked as soon as it is there, before anything is kept 
 """
 
 import struct
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from evensong.errors import MalformedFrame
 from evensong.ipc.frames import Frame
@@ -13,6 +13,7 @@ from evensong.ipc.frames import Frame
 # length:u32 opcode:u8 request_id:u32 | body
 HEAD: Final = struct.Struct("!IBI")
 HEAD_SIZE: Final = HEAD.size
+Piece: TypeAlias = tuple[int, int, bytes | memoryview]  # opcode, request id and body
 GATHERED: Final = 16_384  # smaller pieces are put together, lest many of them cost much
 
 
@@ -33,7 +34,12 @@ class Splitter:
 
         After `MalformedFrame` the stream is of no use any more.
         """
-        frames: list[Frame] = []
+        found = self.split(chunk)
+        return [Frame(opcode, request_id, bytes(body)) for opcode, request_id, body in found]
+
+    def split(self, chunk: bytes | memoryview) -> list[Piece]:
+        """Return the same; a body that is a view lies in the chunk, until that is overwritten."""
+        frames: list[Piece] = []
         at = self._complete(chunk, frames) if self._head else 0
         size = len(chunk)
         body_max = self.body_max
@@ -48,7 +54,7 @@ class Splitter:
                 self._missing = end - size
                 self._keep(memoryview(chunk)[begin:])
                 return frames
-            frames.append(Frame(opcode, request_id, bytes(chunk[begin:end])))
+            frames.append((opcode, request_id, chunk[begin:end]))
             at = end
         if at < size:
             self._head = bytes(chunk[at:])
@@ -58,7 +64,7 @@ class Splitter:
         """How many bytes of a frame that is not whole are here."""
         return len(self._head) + sum(map(len, self._pieces))
 
-    def _complete(self, chunk: bytes | memoryview, frames: list[Frame]) -> int:
+    def _complete(self, chunk: bytes | memoryview, frames: list[Piece]) -> int:
         """Go on with the frame that is not whole; return how much of the chunk was its."""
         at = 0
         if len(self._head) < HEAD_SIZE:
@@ -75,7 +81,7 @@ class Splitter:
             self._keep(memoryview(chunk)[at:end])
         if not self._missing:
             _, opcode, request_id = HEAD.unpack(self._head)
-            frames.append(Frame(opcode, request_id, b"".join(self._pieces)))
+            frames.append((opcode, request_id, b"".join(self._pieces)))
             self._head = b""
             self._pieces.clear()
         return end

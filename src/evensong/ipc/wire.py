@@ -11,15 +11,17 @@ either reads all of it or raises `MalformedFrame`, whatever the bytes are.
     JOIN         group:text                                   window:u64
     LEAVE        group:text                      DESTINATION  number:u32 member count:u16 | texts
     SET          set_no:u32 count:u16 | texts    DELIVER      number:u32 order conf_seq:u64
-    SEND         a frame of core/groups                       conf_rep:u32 reduced:u8 | the frame
-    CONSUMED     size:u64                        VIEW         see `encode_view`
-    PING                                         LEFT         order group:text
-    BYE                                          RECEIPT      first_no:u64 count:u16 order
-    GROUPS                                       SAFE_LINE    ring_seq:u64 ring_rep:u32 seq:u64
-    SAFE_LINES   wanted:u8                       CONFIG       seq:u64 rep:u32 flags:u8 count:u16 |
-                                                              daemons:u32
-    flags of VIEW and CONFIG:                    ERROR        code:u8
-    1 primary, 2 transitional                    THROTTLE     on:u8
+    SEND         a frame of core/groups                       conf_rep:u32 flags:u8 | the frame,
+    CONSUMED     size:u64                                     or an own one's header
+    PING                                         VIEW         see views.py
+    BYE                                          LEFT         order group:text
+    GROUPS                                       RECEIPT      first_no:u64 count:u16 order
+    SAFE_LINES   wanted:u8                                    comes_back:u8
+                                                 SAFE_LINE    ring_seq:u64 ring_rep:u32 seq:u64
+    flags of VIEW and CONFIG:                    CONFIG       seq:u64 rep:u32 flags:u8 count:u16 |
+    1 primary, 2 transitional                                 daemons:u32
+    flags of DELIVER:                            ERROR        code:u8
+    1 reduced, 2 own                             THROTTLE     on:u8
                                                  SLOW         queued:u64 limit:u64
                                                  PONG
                                                  GROUPS_ARE   last:u8 count:u16 | name:text
@@ -39,7 +41,6 @@ from evensong.core.groups.events import (
     OrderId,
     Reconfigured,
     View,
-    ViewId,
 )
 from evensong.core.groups.frame import HEADER_SIZE
 from evensong.core.groups.limits import COPIED_MAX
@@ -83,7 +84,6 @@ from evensong.ipc.pieces import (
     put_member,
     put_order,
     put_texts,
-    read_cause,
     read_member,
     read_members,
     read_order,
@@ -92,27 +92,26 @@ from evensong.ipc.pieces import (
 )
 from evensong.ipc.splitter import HEAD
 from evensong.ipc.unsent import Part
+from evensong.ipc.views import PRIMARY, TRANSITIONAL, put_view, read_view
 
 SMALL_MAX: Final = 65_536  # bytes of whatever a client says but SEND
 TOLD_LEAST: Final = 16 * 2**20  # a view may take so much, however small messages are
 PORTION: Final = 32_768  # bytes of members in one GROUPS_ARE
-PRIMARY: Final = 1
-TRANSITIONAL: Final = 2
-NO_COMPONENT: Final = 0
+REDUCED: Final = 1
+OWN: Final = 2
 
 _VERSION: Final = struct.Struct("!H")
 _COUNTED: Final = struct.Struct("!IH")  # a number, and how many texts follow
 _WELCOME: Final = struct.Struct("!IIQ")
 _DELIVER: Final = struct.Struct("!IQIQIQIB")
 _DELIVER_ALL: Final = struct.Struct("!IBIIQIQIQIB")  # the frame's head and that of the body
-_RECEIPT: Final = struct.Struct("!QHQIQI")
+_RECEIPT: Final = struct.Struct("!QHQIQIB")
 _SAFE_LINE: Final = struct.Struct("!QIQ")
 _CONFIG: Final = struct.Struct("!QIBH")
 _SLOW: Final = struct.Struct("!QQ")
 _SIZE: Final = struct.Struct("!Q")
 _PART: Final = struct.Struct("!BH")
 _SHORT: Final = struct.Struct("!H")
-_VIEW: Final = struct.Struct("!QIQIQBB")
 
 DELIVER_SIZE: Final = _DELIVER.size
 NO_ORDER: Final = OrderId(NO_RING, 0, 0)
@@ -296,90 +295,40 @@ def encode_deliver(
     return _DELIVER_ALL.pack(length, *fields), frame
 
 
-def decode_deliver(body: bytes) -> Deliver:
-    """Read a DELIVER; the frame in it is left as it is."""
+def encode_own(
+    number: int, order: OrderId | None, conf_id: RingId, reduced: bool, frame: Part
+) -> bytes:
+    """Tell the sender of a frame that it is delivered: its header, without the content."""
+    ring_id, seq, sub = order or NO_ORDER
+    length = DELIVER_SIZE + HEADER_SIZE
+    fields = (frames.DELIVER, 0, number, *ring_id, seq, sub, *conf_id, OWN | reduced)
+    return _DELIVER_ALL.pack(length, *fields) + frame[:HEADER_SIZE]
+
+
+def decode_deliver(body: bytes | memoryview) -> Deliver:
+    """Read a DELIVER; the frame in it, or its header, is left as it is."""
     if len(body) < DELIVER_SIZE:
         raise MalformedFrame("ipc: cut short")
-    number, ring_seq, ring_rep, seq, sub, conf_seq, conf_rep, reduced = _DELIVER.unpack_from(body)
-    if reduced > 1:
+    number, ring_seq, ring_rep, seq, sub, conf_seq, conf_rep, flags = _DELIVER.unpack_from(body)
+    if flags > REDUCED | OWN:
         raise MalformedFrame("ipc: flag")
+    is_own = flags & OWN != 0
+    if is_own:
+        must_end(body, DELIVER_SIZE + HEADER_SIZE)
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
     conf_id = RingId(conf_seq, conf_rep)
     whole = memoryview(body) if len(body) > COPIED_MAX else body
-    return Deliver(number, order, conf_id, reduced == 1, whole[DELIVER_SIZE:])
+    return Deliver(number, order, conf_id, flags & REDUCED != 0, is_own, whole[DELIVER_SIZE:])
 
 
 def encode_view(view: View) -> bytes:
-    """Show a group.
-
-    conf_seq:u64 conf_rep:u32 seq:u64 sub:u32 counter:u64 flags:u8 cause:u8 group:text
-    count:u32 | member stayed:u8 component:u16     components count from 0, as they appear
-    count:u32 | member                             who left
-    count:u8  | member                             the subject, or nobody
-    """
-    flags = (PRIMARY if view.primary else 0) | (TRANSITIONAL if view.transitional else 0)
-    conf_id, seq, sub, counter = view.view_id
-    parts = [
-        _VIEW.pack(*conf_id, seq, sub, counter, flags, view.cause.value),
-        encode_text(view.group),
-        MANY.pack(len(view.members)),
-    ]
-    stayed = frozenset(view.stayed)
-    component_of = {one: at for at, part in enumerate(view.components) for one in part}
-    for one in view.members:
-        parts.append(put_member(one))
-        parts.append(_PART.pack(one in stayed, component_of.get(one, NO_COMPONENT)))
-    parts.append(MANY.pack(len(view.left)))
-    parts.extend(map(put_member, view.left))
-    parts.append(b"\0" if view.subject is None else b"\1" + put_member(view.subject))
-    return encode(frames.VIEW, 0, b"".join(parts))
+    """Show a group; views.py says how."""
+    return encode(frames.VIEW, 0, put_view(view))
 
 
 def decode_view(body: bytes) -> View:
     """Read a VIEW."""
-    conf_seq, conf_rep, seq, sub, counter, flags, cause = unpack(_VIEW, body, 0)
-    group, at = decode_text(body, _VIEW.size)
-    if flags > PRIMARY | TRANSITIONAL:
-        raise MalformedFrame("ipc: flag")
-    (count,) = unpack(MANY, body, at)
-    at += MANY.size
-    members: list[MemberId] = []
-    joined: list[MemberId] = []
-    stayed: list[MemberId] = []
-    components: list[list[MemberId]] = []
-    for _ in range(count):
-        member, at = read_member(body, at)
-        has_stayed, component = unpack(_PART, body, at)
-        at += _PART.size
-        if has_stayed > 1 or component > len(components):
-            raise MalformedFrame("ipc: member of a view")
-        if component == len(components):
-            components.append([])
-        members.append(member)
-        components[component].append(member)
-        (stayed if has_stayed else joined).append(member)
-    left, at = read_members(body, at)
-    has_subject = body[at : at + 1]
-    at += 1
-    subject: MemberId | None = None
-    if has_subject == b"\1":
-        subject, at = read_member(body, at)
-    elif has_subject != b"\0":
-        raise MalformedFrame("ipc: subject")
-    must_end(body, at)
-    return View(
-        group,
-        ViewId(RingId(conf_seq, conf_rep), seq, sub, counter),
-        tuple(members),
-        tuple(joined),
-        left,
-        tuple(stayed),
-        tuple([tuple(part) for part in components]),
-        read_cause(cause),
-        subject,
-        primary=bool(flags & PRIMARY),
-        transitional=bool(flags & TRANSITIONAL),
-    )
+    return read_view(body)
 
 
 def encode_left(request_id: int, group: str, order: OrderId) -> bytes:
@@ -395,18 +344,21 @@ def decode_left(body: bytes) -> HasLeft:
     return HasLeft(group, order)
 
 
-def encode_receipt(first_no: int, count: int, order: OrderId | None) -> bytes:
-    """Say where a frame came to be."""
+def encode_receipt(first_no: int, count: int, order: OrderId | None, comes_back: bool) -> bytes:
+    """Say where a frame came to be, and whether its sender gets it."""
     ring_id, seq, sub = order or NO_ORDER
-    return encode(frames.RECEIPT, 0, _RECEIPT.pack(first_no, count, *ring_id, seq, sub))
+    body = _RECEIPT.pack(first_no, count, *ring_id, seq, sub, comes_back)
+    return encode(frames.RECEIPT, 0, body)
 
 
 def decode_receipt(body: bytes) -> Receipt:
     """Read a RECEIPT."""
     must_end(body, _RECEIPT.size)
-    first_no, count, ring_seq, ring_rep, seq, sub = _RECEIPT.unpack(body)
+    first_no, count, ring_seq, ring_rep, seq, sub, comes_back = _RECEIPT.unpack(body)
+    if comes_back > 1:
+        raise MalformedFrame("ipc: flag")
     order = OrderId(RingId(ring_seq, ring_rep), seq, sub) if seq else None
-    return Receipt(first_no, count, order)
+    return Receipt(first_no, count, order, comes_back == 1)
 
 
 def encode_safe_line(ring_id: RingId, seq: int) -> bytes:

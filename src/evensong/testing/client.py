@@ -10,7 +10,6 @@ from typing import Final, TypeAlias, assert_never, final
 
 from evensong.client.message import FLAGS_OF, Delivery, Message, MessageId, Service
 from evensong.client.naming import ID_BYTES_MAX
-from evensong.client.packing import part_names
 from evensong.client.replica import Policy, Replica
 from evensong.core.groups.control import is_address
 from evensong.core.groups.events import (
@@ -21,7 +20,7 @@ from evensong.core.groups.events import (
     is_text,
     is_user_name,
 )
-from evensong.core.groups.frame import NAMED, SELF_DISCARD, encode_whole
+from evensong.core.groups.frame import NAMED, SELF_DISCARD, WHOLE, Head
 from evensong.core.groups.limits import GROUPS_MAX
 from evensong.core.groups.steps import Apply, Merge, Restore, Show, Take
 from evensong.core.groups.transfer import Transfer
@@ -246,12 +245,12 @@ def _named(chosen: str) -> bytes:
 
 
 def _message(heard: Heard) -> Message:
-    """Return a message as the library does; of its frame only the header is asked for."""
-    sender = heard.sender
-    head = encode_whole(sender.session, heard.number, 0, heard.flags, [b""])
+    """Return a message as the library does; of its frame there is no more than this."""
+    sender, body = heard.sender, heard.body
+    head = Head(WHOLE, heard.flags, sender.session, heard.number, 0, 1, len(body))
     destination = Destination(sender, heard.groups)
-    delivery = Delivery(destination, heard.order, heard.conf_id, head, reduced=heard.reduced)
-    if not delivery.is_named:
-        return Message(heard.body, delivery, 0)
-    delivery.ids, (payload,) = part_names([heard.body])
-    return Message(payload, delivery, 0)
+    delivery = Delivery(
+        destination, heard.order, heard.conf_id, head, (body,), reduced=heard.reduced
+    )
+    (message,) = delivery.messages()
+    return message

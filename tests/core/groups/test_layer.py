@@ -28,6 +28,7 @@ from evensong.core.groups.frame import (
 )
 from evensong.core.groups.limits import Limits
 from evensong.core.groups.packet import encode_packet
+from evensong.core.groups.sessions import NO_SESSION
 from evensong.core.run import run_of
 from evensong.core.totem.frames import RegularMessage, Stretch
 from evensong.core.unit import UnitId
@@ -300,6 +301,40 @@ def test_a_sender_may_discard_its_own_message() -> None:
     assert story(order[1], zoe)[-1] == story(order[2], bob)[-1] == "m"
     assert "m" not in story(order[1], ann)
     assert [one for one in order[1].take_events() if isinstance(one, Receipt)]
+
+
+def test_a_receipt_says_whether_its_frame_comes_back_and_a_frame_whose_own_it_is() -> None:
+    order = cluster(1, 2)
+    ann, zoe = order[1].open("a"), member(order, 1, "z", "g")
+    bob = member(order, 2, "b", "g")
+    order[1].take_events()
+    order[2].take_events()
+    order[1].send(ann, "g", b"not a member yet")
+    order[1].join(ann, "g")
+    order[1].send(ann, "g", b"one")
+    order[1].send(ann, "g", bytes(9_000))  # in pieces
+    order[1].send(ann, "g", b"not to me", flags=SELF_DISCARD)
+    order[1].leave(ann, "g")
+    order[1].send(ann, "g", b"no member any more")
+    order[1].send(ann, str(order[1].groups.sessions.open[ann].member), b"to myself")
+    order[2].send(bob, "g", b"of another")
+    order.run()
+    told = order[1].take_events()
+    comes_back = [one.comes_back for one in told if isinstance(one, Receipt)]
+    assert comes_back == [False, True, True, False, False, True]
+    of_ann = [
+        one for one in told if isinstance(one, Delivered) and one.destination.sender.user == "a"
+    ]
+    assert [(one.sessions, one.own) for one in of_ann] == [
+        ((zoe,), NO_SESSION),
+        ((ann, zoe), ann),
+        ((ann, zoe), ann),
+        ((zoe,), NO_SESSION),
+        ((zoe,), NO_SESSION),
+        ((ann,), ann),
+    ]
+    elsewhere = [one.own for one in order[2].take_events() if isinstance(one, Delivered)]
+    assert [one for one in elsewhere if one != NO_SESSION] == [bob]
 
 
 def test_who_joins_twice_or_leaves_without_being_there_alone_learns_of_it() -> None:

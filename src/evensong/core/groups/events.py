@@ -206,7 +206,7 @@ class Welcome:
 class Delivered:
     """A frame for some sessions of this daemon; each message of it once to each session."""
 
-    __slots__ = ("conf_id", "destination", "frame", "order", "reduced", "sessions")
+    __slots__ = ("conf_id", "destination", "frame", "order", "own", "reduced", "sessions")
 
     def __init__(
         self,
@@ -216,6 +216,7 @@ class Delivered:
         frame: bytes | memoryview,
         conf_id: RingId,
         reduced: bool,
+        own: SessionId,
     ) -> None:
         self.sessions: Final = sessions  # at least one
         self.destination: Final = destination
@@ -224,6 +225,7 @@ class Delivered:
         self.frame: Final = frame  # header and all, always of kind WHOLE: see frame.py
         self.conf_id: Final = conf_id  # the configuration of delivery, as views name it
         self.reduced: Final = reduced  # in a transitional one: promised for its members only
+        self.own: Final = own  # the one of the sessions that has sent it; NO_SESSION: none of them
 
 
 @final
@@ -254,15 +256,21 @@ class Left:
 class Receipt:
     """A frame that the session sent is delivered here, at its place if it is ordered."""
 
-    __slots__ = ("count", "first_no", "order", "session")
+    __slots__ = ("comes_back", "count", "first_no", "order", "session")
 
     def __init__(
-        self, session: SessionId, first_no: int, count: int, order: OrderId | None
+        self,
+        session: SessionId,
+        first_no: int,
+        count: int,
+        order: OrderId | None,
+        comes_back: bool,
     ) -> None:
         self.session: Final = session
         self.first_no: Final = first_no
         self.count: Final = count  # messages first_no .. first_no + count - 1
         self.order: Final = order  # of the first; the next have the next sub. None: it has none
+        self.comes_back: Final = comes_back  # `Delivered` to the session itself follows
 
 
 @final

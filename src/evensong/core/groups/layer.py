@@ -89,7 +89,7 @@ from evensong.core.groups.packet import (
 )
 from evensong.core.groups.routes import Route, Routes
 from evensong.core.groups.sendqueue import SendQueue
-from evensong.core.groups.sessions import Sessions
+from evensong.core.groups.sessions import NO_SESSION, Sessions
 from evensong.core.groups.unordered import is_basic, read_basic
 from evensong.core.groups.views import Change, has_majority, is_changed, make_view
 from evensong.core.ids import NO_RING, Configuration, ProcessorId, RingId
@@ -459,15 +459,16 @@ class Groups:
         if route.version != self.directory.version:
             self.routes.refresh(route)
         recipients = route.recipients
-        if sender == self._my_id:
-            if session in self.sessions.open:
-                self._events.append(Receipt(session, first_no, places, order))
-            if flags & SELF_DISCARD:
-                recipients = tuple([one for one in recipients if one != session])
+        is_mine = sender == self._my_id
+        if is_mine and flags & SELF_DISCARD:
+            recipients = tuple([one for one in recipients if one != session])
+        own = session if is_mine and session in recipients else NO_SESSION
+        if is_mine and session in self.sessions.open:
+            self._events.append(Receipt(session, first_no, places, order, own != NO_SESSION))
         if recipients:
             reduced = self.state is State.TRANSITIONAL
             self._events.append(
-                Delivered(recipients, route.destination, order, frame, self.conf_id, reduced)
+                Delivered(recipients, route.destination, order, frame, self.conf_id, reduced, own)
             )
 
     # -- control messages --------------------------------------------------------------------

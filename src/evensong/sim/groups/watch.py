@@ -40,6 +40,7 @@ from evensong.core.groups.frame import (
 )
 from evensong.core.groups.layer import Groups, State
 from evensong.core.groups.packet import PACKET_SIZE
+from evensong.core.groups.sessions import NO_SESSION
 from evensong.core.ids import ProcessorId, RingId
 from evensong.errors import MalformedFrame
 from evensong.sim.groups.facts import Facts, Key, MessageId, Place, Span, broken
@@ -96,6 +97,7 @@ class Watcher:
         self._slot_seen = -1
         self._seen = (-1, -1, -1)  # the layer as it was looked at last
         self._digest = 0
+        self._coming_back: SessionId = NO_SESSION  # whose own frame is told next
 
     # What the layer is given
 
@@ -182,6 +184,7 @@ class Watcher:
             elif isinstance(event, Receipt):
                 if event.session not in self.groups.sessions.open:
                     self._broken("G3", f"a receipt for session {event.session}, which is closed")
+                self._coming_back = event.session if event.comes_back else NO_SESSION
             elif isinstance(event, Reconfigured):
                 self.is_reduced = event.transitional
                 if not event.transitional:
@@ -262,6 +265,10 @@ class Watcher:
             self._broken("G6", f"a frame of kind {head.kind} is no whole")
         sender = event.destination.sender
         groups = event.destination.groups
+        mine = [one for one in event.sessions if self.stream(one).member[:3] == sender[:3]]
+        if event.own != self._coming_back or mine != [event.own] * bool(event.own):
+            self._broken("G3", f"of {sender} to {event.sessions}, told as one of {event.own}")
+        self._coming_back = NO_SESSION
         if event.order is not None:
             self._skip_to(event.order)
         for index, body in enumerate(messages_of(event.frame)):
