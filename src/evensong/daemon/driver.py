@@ -373,8 +373,9 @@ class Driver:
         self._transmit()
         while events or self.core.has_effects():
             self.tell(events)  # it may hang up on a session, and so have something to send
-            self._perform_effects()
-            self._transmit()
+            if self.core.has_effects():
+                self._perform_effects()
+                self._transmit()
             events = self._drain_events()
 
     def _drain_events(self) -> list[SessionEvent]:
