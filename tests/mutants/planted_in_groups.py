@@ -258,6 +258,20 @@ GROUP_MUTANTS: Final = (
         "tests/core/groups/test_packet.py::test_like_pieces_end_where_another_begins",
     ),
     GroupMutant(
+        "a daemon may speak for another in a frame by itself",
+        "layer.py",
+        "if lone is not None and lone[0] == sender_id:",
+        "if lone is not None:",
+        LAYER + "test_nobody_speaks_for_another_in_a_frame_by_itself",
+    ),
+    GroupMutant(
+        "a frame by itself need not fill its packet",
+        "packet.py",
+        "and length == stop - at - ALONE_SIZE",
+        "and length <= stop - at - ALONE_SIZE",
+        "tests/core/groups/test_packet.py::test_a_lone_frame_is_seen_as_the_packet_says_it",
+    ),
+    GroupMutant(
         "a small frame keeps all that it came in",
         "packet.py",
         "    if size <= COPIED_MAX or 2 * size < len(payload):",

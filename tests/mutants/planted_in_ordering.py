@@ -15,7 +15,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a row replaces what is there",
         "ordering.py",
-        "            or not (first > buffer.high or messages.keys().isdisjoint(seqs))\n",
+        "            or not (first > buffer.high "
+        "or messages.keys().isdisjoint(range(first, last + 1)))\n",
         "",
         UNIT + ROW,
     ),
@@ -29,8 +30,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a row comes while the token rests here",
         "holder.py",
-        "if self.held_token is not None or not self.ring.add_row(row, transmitter):",
-        "if not self.ring.add_row(row, transmitter):",
+        "return self.held_token is None and self.ring.add_row(row, transmitter)",
+        "return self.ring.add_row(row, transmitter)",
         UNIT + "test_rows.py::test_who_holds_the_token_takes_no_row_beyond_it",
     ),
     Mutant(
@@ -352,16 +353,23 @@ ORDERING_MUTANTS: Final = (
         UNIT + RUN,
     ),
     Mutant(
+        "rows are no sign of life",
+        "ring.py",
+        "        machine.holder.note_traffic(now)\n",
+        "",
+        UNIT + ROW,
+    ),
+    Mutant(
         "rows that come together are never delivered",
         "ring.py",
-        "        if has_stored:\n            machine.deliver_stored()\n",
+        "        if has_kept:\n            self._deliver_rows(now)\n",
         "",
         UNIT + "test_rows.py::test_rows_that_come_together_are_delivered_together",
     ),
     Mutant(
         "what ends a ring is acted on before the rows that came before it are delivered",
         "ring.py",
-        "                machine.deliver_stored()\n            self.receive(datagram, now)\n",
+        "                self._deliver_rows(now)\n            self.receive(datagram, now)\n",
         "            self.receive(datagram, now)\n",
         UNIT + "test_rows.py::test_what_ends_a_ring_comes_after_the_rows_before_it",
     ),
@@ -384,8 +392,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a token rests soon though several send",
         "ordering.py",
-        "            self.speaker = kept.sender_id\n            self.spoke = 0\n",
-        "            self.speaker = kept.sender_id\n",
+        "                self.speaker = kept.sender_id\n                self.spoke = 0\n",
+        "                self.speaker = kept.sender_id\n",
         UNIT + "test_ordering.py::test_the_token_rests_soon_with_who_alone_has_been_sending",
     ),
     Mutant(

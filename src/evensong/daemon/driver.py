@@ -244,12 +244,16 @@ class Driver:
         regulars: list[bytes] = []
         tokens: list[bytes] = []
         others: list[bytes] = []
-        self._opener.begin_turn()
+        opener = self._opener
+        opener.begin_turn()
         for burst in self._drained():
             data, size = burst
-            if size < len(data) and pieces_of(data) > 1:
+            is_many = size < len(data)
+            if is_many and (whole := opener.open_long(burst)) is not None:
+                frames = [whole] if self._admits(whole, burst) else []
+            elif is_many and pieces_of(data) > 1:
                 frames = self._opened_long(burst)
-            elif size < len(data) and (run := self._opener.open_burst(burst)) is not None:
+            elif is_many and (run := opener.open_burst(burst)) is not None:
                 kinds = {*map(getitem, run.buffers, run.starts)}
                 _, transmitter, _ = unpack_header(run.buffers[0], run.starts[0])
                 if not self._is_admitted(transmitter, min(kinds), len(run.starts)):
@@ -289,11 +293,8 @@ class Driver:
             self.perform()
 
     def _opened_long(self, burst: Burst) -> list[bytes]:
-        """Return the frames of peers in it, most likely one that was cut into these pieces."""
+        """Return the frames of peers in it, each of which was cut into some of these pieces."""
         data, size = burst
-        whole = self._opener.open_long(burst)
-        if whole is not None:
-            return [whole] if self._admits(whole, burst) else []
         frames: list[bytes] = []
         at = 0
         while at < len(data):
@@ -372,8 +373,9 @@ class Driver:
         self._transmit()
         while events or self.core.has_effects():
             self.tell(events)  # it may hang up on a session, and so have something to send
-            self._perform_effects()
-            self._transmit()
+            if self.core.has_effects():
+                self._perform_effects()
+                self._transmit()
             events = self._drain_events()
 
     def _drain_events(self) -> list[SessionEvent]:

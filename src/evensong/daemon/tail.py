@@ -18,8 +18,9 @@ class Tail(Listener):
 
     def __init__(self) -> None:
         self.by_service: Final[dict[Service, int]] = dict.fromkeys(Service, 0)
-        self._latest: Final[deque[tuple[RingId, Part]]] = deque()  # no more than the last few need
-        self._kept = 0  # messages in them
+        # No more than the last few need, with how many messages are in each.
+        self._latest: Final[deque[tuple[RingId, Part, int]]] = deque()
+        self._kept = 0  # messages in all of them
         self.configurations = 0
         self.rings: Final[deque[tuple[int, Configuration]]] = deque(maxlen=RINGS_MAX)
         self.visits = 0
@@ -29,18 +30,19 @@ class Tail(Listener):
         """Count deliveries by service, agreed ones apart, and keep the last few for a while."""
         for part in delivered.parts:
             if part.service is not AGREED:  # the others, and all, are counted
-                self.by_service[part.service] += _length(part)
+                self.by_service[part.service] += part.last_seq - part.first_seq + 1
         latest = self._latest
         for part in delivered.parts[-TAIL_MAX:]:
-            latest.append((delivered.conf_id, part))
-            self._kept += _length(part)
-        while self._kept - _length(latest[0][1]) >= TAIL_MAX:  # a part keeps all it came with
-            self._kept -= _length(latest.popleft()[1])
+            count = part.last_seq - part.first_seq + 1
+            latest.append((delivered.conf_id, part, count))
+            self._kept += count
+        while self._kept - latest[0][2] >= TAIL_MAX:  # a part keeps all it came with
+            self._kept -= latest.popleft()[2]
 
     def last(self) -> list[tuple[RingId, Ordered]]:
         """Return the last few messages, each with the configuration it was delivered in."""
         few: list[tuple[RingId, Ordered]] = []
-        for conf_id, part in self._latest:
+        for conf_id, part, _ in self._latest:
             first = max(part.first_seq, part.last_seq - TAIL_MAX + 1)
             few += [(conf_id, part.at(seq)) for seq in range(first, part.last_seq + 1)]
         return few[-TAIL_MAX:]
@@ -55,7 +57,3 @@ class Tail(Listener):
         """Count a visit of the token, and what it repaired."""
         self.visits += 1
         self.resent += visit.resent
-
-
-def _length(part: Part) -> int:
-    return part.last_seq - part.first_seq + 1

@@ -542,6 +542,46 @@ def test_bad_packets_are_counted_and_have_no_effect() -> None:
     assert groups.drain() == []
 
 
+def test_a_frame_by_itself_is_delivered_as_it_is_among_others() -> None:
+    order = cluster(1, 2)
+    sessions = [member(order, node, user, "g") for node, user in [(1, "a"), (1, "b"), (2, "c")]]
+    for node, session in zip((1, 2), (sessions[0], sessions[2]), strict=True):
+        order[node].send(session, "g", b"announces")
+    order.run()
+    groups = order[1].groups
+    order[1].take_events()
+    nowhere = encode_whole(1, 1, 1_000, 0, [b"m"])
+    seen = set()
+    for sender, session in [(1, sessions[0]), (1, sessions[1]), (2, sessions[2]), (2, 77)]:
+        for flags in (0, SAFE, SELF_DISCARD):
+            for size in (0, 3, 600):
+                frame = encode_whole(session, 9, 0, flags, [bytes(size), b"m"])
+                unit_id = UnitId(sender, 1, 1)
+                give(order[1], encode_packet(unit_id, 2, [frame]), sender)
+                by_itself = [described(event) for event in groups.drain()]
+                give(order[1], encode_packet(unit_id, 3, [frame, nowhere]), sender)
+                assert by_itself == [described(event) for event in groups.drain()]
+                seen |= {(sender, kind) for kind, *_ in by_itself}
+    assert seen == {(1, Receipt), (1, Delivered), (2, Delivered)}
+
+
+def described(event: SessionEvent) -> tuple[object, ...]:
+    assert isinstance(event, (Delivered, Receipt))
+    return type(event), *[getattr(event, name) for name in event.__slots__]
+
+
+def test_nobody_speaks_for_another_in_a_frame_by_itself() -> None:
+    order = cluster(1, 2)
+    ann = member(order, 1, "a", "g")
+    order[1].send(ann, "g", b"announces")
+    order.run()
+    order[1].take_events()
+    groups = order[1].groups
+    give(order[1], encode_packet(UnitId(1, 1, 1), 1, [encode_whole(ann, 9, 0, 0, [b"m"])]), 2)
+    assert groups.drops == {"packet: of another sender": 1}
+    assert groups.drain() == []
+
+
 def test_a_state_that_comes_when_nobody_waits_for_it_is_ignored() -> None:
     order = cluster(1, 2)
     before = order[1].groups.directory.digest()

@@ -1,6 +1,6 @@
 import pytest
 from hypothesis import given
-from hypothesis.strategies import binary, integers, lists, tuples
+from hypothesis.strategies import binary, integers, lists, sampled_from, tuples
 
 from evensong.core.groups.control import control_frame
 from evensong.core.groups.frame import (
@@ -8,6 +8,7 @@ from evensong.core.groups.frame import (
     HEADER_SIZE,
     LAST,
     MIDDLE,
+    WHOLE,
     Head,
     encode_frame,
     encode_whole,
@@ -22,6 +23,7 @@ from evensong.core.groups.packet import (
     encode_packet,
     frame_in,
     lone_middle,
+    lone_whole,
 )
 from evensong.core.unit import UNIT, UnitId, decode_unit
 from evensong.errors import MalformedFrame
@@ -108,6 +110,41 @@ def test_a_lone_piece_is_seen_as_the_packet_says_it(
         ((kind, _, session, first_no, _, _, length, at),) = found
         assert piece == (sender, incarnation, session, first_no)
         assert (kind, length, at) == (MIDDLE, len(payload) - ALONE_SIZE, ALONE_SIZE)
+
+
+@given(
+    bodies=lists(lists(binary(max_size=5), min_size=1, max_size=3), min_size=1, max_size=2),
+    changes=lists(tuples(integers(0, 60), sampled_from([0, 1, 2, 3, 64, 255])), max_size=2),
+    before=integers(0, 3),
+    cut=integers(-1, 1),
+)
+def test_a_lone_frame_is_seen_as_the_packet_says_it(
+    bodies: list[list[bytes]], changes: list[tuple[int, int]], before: int, cut: int
+) -> None:
+    frames = [encode_whole(1, n, 5, 0, messages) for n, messages in enumerate(bodies)]
+    changed = bytearray(encode_packet(UNIT_ID, sum(map(len, bodies)), frames))
+    for at, value in changes:
+        changed[at % len(changed)] = value
+    payload = bytes(before) + bytes(changed) + b"behind"
+    end = before + len(changed) + cut
+    lone = lone_whole(payload, before, end)
+    try:
+        (sender, _, _), found = decode_packet(payload, before, end)
+    except MalformedFrame:
+        assert lone is None
+        return
+    if len(found) > 1 or found[0][0] != WHOLE:
+        assert lone is None
+    else:
+        ((_, flags, session, first_no, group_set, places, length, at),) = found
+        assert lone == (sender, flags, session, first_no, group_set, places, end)
+        assert (at, at + length) == (before + ALONE_SIZE, end)
+
+
+@pytest.mark.parametrize("size", range(ALONE_SIZE + 1))
+def test_what_is_too_short_for_a_frame_holds_none(size: int) -> None:
+    whole = encode_packet(UNIT_ID, 1, [encode_whole(1, 1, 5, 0, [b""])])
+    assert (lone_whole(whole[:size]) is None) == (size < ALONE_SIZE)
 
 
 @pytest.mark.parametrize(

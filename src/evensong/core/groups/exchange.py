@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
-from evensong.core.groups.control import StatePart, decode_text, encode_text
+from evensong.core.groups.control import StatePart, decode_control, decode_text, encode_text
 from evensong.core.groups.directory import Entry, GroupState
 from evensong.core.groups.events import MemberId, OrderId, is_group_name, is_user_name
 from evensong.core.ids import PROCESSORS_MAX, Configuration, ProcessorId, RingId
@@ -55,6 +55,15 @@ class Exchange:
     def is_complete(self) -> bool:
         """Whether every daemon of the configuration is in a component that was heard."""
         return not self._missing
+
+    def hear(self, sender: ProcessorId, content: bytes) -> None:
+        """Take in a control message, if it is a part of a state."""
+        try:
+            part = decode_control(content)
+        except MalformedFrame:
+            return
+        if isinstance(part, StatePart):
+            self.take(sender, part)
 
     def take(self, sender: ProcessorId, part: StatePart) -> None:
         """Take in a part; they come in order, for one daemon sends them and the order is total."""

@@ -80,12 +80,14 @@ from evensong.core.groups.packet import (
     ALONE_SIZE,
     FOREIGN,
     KIND_AT,
+    PACKET_SIZE,
     VERSION_AT,
     FrameAt,
     alike,
     decode_packet,
     frame_in,
     lone_middle,
+    lone_whole,
 )
 from evensong.core.groups.routes import Route, Routes
 from evensong.core.groups.sendqueue import SendQueue
@@ -341,17 +343,9 @@ class Groups:
             return  # it will be counted when it is released
         for kind, _, _, _, _, _, length, at in frames:
             if kind == CONTROL and seq and is_state(payload, at, length):
-                self._hear(sender_id, payload[at : at + length])
+                self._exchange.hear(sender_id, payload[at : at + length])
         if seq and self._exchange.is_complete():
             self._merge()
-
-    def _hear(self, sender: ProcessorId, content: bytes) -> None:
-        try:
-            part = decode_control(content)
-        except MalformedFrame:
-            return
-        if isinstance(part, StatePart):
-            self._exchange.take(sender, part)
 
     def _take_middles(
         self,
@@ -381,6 +375,14 @@ class Groups:
         end: int = -1,
     ) -> None:
         """Take a packet apart, frame by frame: headers only. It may be a part of what it is in."""
+        lone = lone_whole(payload, begin, end) if seq else None
+        if lone is not None and lone[0] == sender_id:
+            _, flags, session, first_no, group_set, places, stop = lone
+            frame = frame_in(payload, begin + PACKET_SIZE, stop)
+            route = self.routes.find(sender_id, session, group_set)
+            order = OrderId(ring_id, seq, 0)
+            self._deliver(sender_id, session, route, flags, first_no, places, order, frame)
+            return  # it is no change that others may be as of
         try:
             (sender, incarnation, _), frames = decode_packet(payload, begin, end)
             if sender != sender_id:
@@ -394,17 +396,16 @@ class Groups:
             return
         sub = own = 0
         for kind, flags, session, first_no, group_set, places, length, at in frames:
-            order = OrderId(ring_id, seq, sub) if seq else None
+            place = OrderId(ring_id, seq, sub) if seq else None
+            origin = (sender, incarnation, session)
             if kind == WHOLE:
                 frame = frame_in(payload, at - HEADER_SIZE, at + length)
                 route = self.routes.find(sender, session, group_set)
-                self._deliver(sender, session, route, flags, first_no, places, order, frame)
+                self._deliver(sender, session, route, flags, first_no, places, place, frame)
             elif kind == CONTROL:
                 own += not session
-                member = (sender, incarnation, session)
-                self._on_control(member, group_set, payload[at : at + length], order)
+                self._on_control(origin, group_set, payload[at : at + length], place)
             else:
-                origin = (sender, incarnation, session)
                 content = memoryview(payload)[at : at + length]
                 chunks = self.assembly.add(origin, kind, first_no, content)
                 if chunks is not None:
@@ -414,7 +415,7 @@ class Groups:
                     if places > 1 and 2 * places > len(frame) - HEADER_SIZE:
                         self._drop("frame: places")
                     else:
-                        self._deliver(sender, session, route, flags, first_no, places, order, frame)
+                        self._deliver(sender, session, route, flags, first_no, places, place, frame)
             sub += places
         if own and own == len(frames):
             self.exchanged[sender] = self.exchanged.get(sender, 0) + 1
@@ -466,10 +467,9 @@ class Groups:
         if is_mine and session in self.sessions.open:
             self._events.append(Receipt(session, first_no, places, order, own != NO_SESSION))
         if recipients:
-            reduced = self.state is State.TRANSITIONAL
-            self._events.append(
-                Delivered(recipients, route.destination, order, frame, self.conf_id, reduced, own)
-            )
+            to, reduced = route.destination, self.state is State.TRANSITIONAL
+            delivered = Delivered(recipients, to, order, frame, self.conf_id, reduced, own)
+            self._events.append(delivered)
 
     # -- control messages --------------------------------------------------------------------
 

@@ -44,6 +44,13 @@ unpack_packet: Final = PACKET.unpack_from
 # A packet that holds one frame: both heads at once.
 ALONE: Final = struct.Struct("!IQQHBBHBBIQIHI")
 ALONE_SIZE: Final = ALONE.size
+# The same with what is left alone left out, and what must be so in one piece:
+# sender:u32 count:u16 | version flags frames kind | flags session first_no group_set places length
+LONE: Final = struct.Struct("!I16xH5sBIQIHI")
+ONE_WHOLE: Final = struct.pack("!BBHB", VERSION, 0, 1, WHOLE)
+unpack_lone: Final = LONE.unpack_from
+# sender flags session first_no group_set places, and where it ends
+LoneFrame: TypeAlias = tuple[ProcessorId, int, int, int, int, int, int]
 NUMBERED: Final = struct.Struct("!IQQ")  # it begins so, and goes on so
 ALONE_TAIL: Final = struct.Struct("!HBBHBBIQIHI")
 ORIGIN_NO: Final = slice(12, 20)  # all that differs in the heads of like pieces of one frame
@@ -109,6 +116,27 @@ def frame_in(payload: bytes, begin: int, end: int) -> bytes | memoryview:
     if size <= COPIED_MAX or 2 * size < len(payload):
         return payload[begin:end]
     return memoryview(payload)[begin:end]
+
+
+def lone_whole(payload: bytes, at: int = 0, end: int = -1) -> LoneFrame | None:
+    """Return what is said of a packet that holds a WHOLE and nothing else; None for all others.
+
+    It is `decode_packet` in one step, for what a busy ring carries. What is wrong is left to that.
+    """
+    stop = len(payload) if end < 0 else end
+    if stop - at < ALONE_SIZE:
+        return None
+    fields = unpack_lone(payload, at)
+    sender, count, begins, marks, session, first_no, group_set, places, length = fields
+    is_sound = (
+        begins == ONE_WHOLE
+        and marks <= FLAGS
+        and first_no <= MESSAGE_NO_MAX
+        and count == places
+        and (places == 1 or 0 < 2 * places <= length)
+        and length == stop - at - ALONE_SIZE
+    )
+    return (sender, marks, session, first_no, group_set, places, stop) if is_sound else None
 
 
 def lone_middle(payload: bytes) -> tuple[ProcessorId, int, int, int] | None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import NO_PROCESSOR, ProcessorId, RingId
-from evensong.core.run import Run
+from evensong.core.run import Spans
 
 ENCAP: Final = 1  # the payload is a message of the old ring, exchanged in recovery
 RETX: Final = 2  # a retransmission; for diagnosis only
@@ -92,13 +92,13 @@ class Stretch:
         service: Service,
         flags: int,
         timestamp: int,
-        run: Run,
+        run: Spans,
         skip: int,
     ) -> None:
         self.sender_id: Final = sender_id
         self.ring_id: Final = ring_id
         self.first_seq: Final = first_seq
-        self.last_seq: Final = first_seq + len(run.buffers) - 1
+        self.last_seq: Final = first_seq + len(run[0]) - 1
         self.service: Final = service
         self.timestamp: Final = timestamp
         self._flags: Final = flags
@@ -132,7 +132,7 @@ class Stretch:
             self.service,
             self._flags,
             self.timestamp,
-            Run(buffers[which], starts[which], stops[which]),
+            (buffers[which], starts[which], stops[which]),
             self._skip,
         )
 

@@ -117,20 +117,20 @@ class TokenHolder:
         """Keep messages of the ring in use, `store` for all at once; False if they are no run."""
         if self.held_token is not None or not self.ring.add_run(run):
             return False
-        self._note_traffic(now)
+        self.note_traffic(now)
         return True
 
-    def store_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> bool:
-        """Keep messages of the ring in use, `store` for all at once; False if not all are new."""
-        if self.held_token is not None or not self.ring.add_row(row, transmitter):
-            return False
-        self._note_traffic(now)
-        return True
+    def keep_row(self, row: Stretch, transmitter: ProcessorId) -> bool:
+        """Keep messages of the ring in use, all at once; False if not all are new.
 
-    def _note_traffic(self, now: int) -> None:
-        ring = self.ring
+        It is `store` for each, once the traffic is noted too: after the last row is early enough.
+        """
+        return self.held_token is None and self.ring.add_row(row, transmitter)
+
+    def note_traffic(self, now: int) -> None:
+        """Note that messages came which were kept together: whoever sent them had the token."""
         timers = self.timers
-        if ring.buffer.high > self.last_token_seq:
+        if self.ring.buffer.high > self.last_token_seq:
             timers.token_retransmit.stop()
         self.regular_at = now
         timers.token_loss.start(now)

@@ -198,16 +198,18 @@ class Ring:
         buffer = self.buffer
         messages = buffer.messages
         first, last = row.first_seq, row.last_seq
-        seqs = range(first, last + 1)
         if (
             row.ring_id != self.ring_id
             or transmitter not in self.others
             or row.sender_id not in self.members
             or not buffer.aru < first <= last <= buffer.aru + buffer.horizon
-            or not (first > buffer.high or messages.keys().isdisjoint(seqs))
+            or not (first > buffer.high or messages.keys().isdisjoint(range(first, last + 1)))
         ):
             return False
-        messages.update(zip(seqs, repeat(row)))
+        if first == last:  # a packet as wide as a row
+            messages[first] = row
+        else:
+            messages.update(zip(range(first, last + 1), repeat(row)))
         buffer.settle(first, last)
         return True
 
@@ -435,20 +437,18 @@ class Ring:
                 last = self.my_safe
                 if last < seq:
                     break  # a safe message that is not safe yet blocks all behind it
-            ready.append(kept.cut(seq, last))
-            self._note_speaker(kept, last - seq + 1)
+            is_whole = seq == kept.first_seq and last == kept.last_seq
+            ready.append(kept if is_whole else kept.cut(seq, last))
+            if kept.sender_id != self.speaker:
+                self.speaker = kept.sender_id
+                self.spoke = 0
+            self.spoke += last - seq + 1
+            self.spoke_safe = kept.service is SAFE
             seq = last + 1
         if not ready:
             return []
         self.high_delivered = seq - 1
         return [Deliver(self.ring_id, ready, self.my_safe, after_gap=False)]
-
-    def _note_speaker(self, kept: Kept, messages: int) -> None:
-        if kept.sender_id != self.speaker:
-            self.speaker = kept.sender_id
-            self.spoke = 0
-        self.spoke += messages
-        self.spoke_safe = kept.service is SAFE
 
     def message(self, seq: int) -> RegularMessage:
         """Return a message that is here."""

@@ -19,7 +19,7 @@ from evensong.core.totem.commit import is_passed_to
 from evensong.core.totem.frames import Stretch
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.parts import Parts
-from evensong.core.totem.rows import DECODERS, ROW_SIZE, decode_row
+from evensong.core.totem.rows import DECODERS, decode_row
 from evensong.core.totem.states import State, StateMachine
 from evensong.errors import MalformedFrame
 
@@ -94,41 +94,44 @@ class SingleRing(Core):
         if self.halted:
             return
         self._notice_pause(now)
-        machine = self.machine
-        has_stored = False
+        has_kept = False
         for datagram in datagrams:
-            if datagram[:1] == A_ROW and self._has_stored_row(datagram, now):
-                has_stored = True
+            if datagram[:1] == A_ROW and self._has_kept_row(datagram):
+                has_kept = True
                 continue
-            if has_stored:  # what comes next may end this ring
-                has_stored = False
-                machine.deliver_stored()
+            if has_kept:  # what comes next may end this ring
+                has_kept = False
+                self._deliver_rows(now)
             self.receive(datagram, now)
-        if has_stored:
-            machine.deliver_stored()
+        if has_kept:
+            self._deliver_rows(now)
 
-    def _has_stored_row(self, datagram: bytes, now: int) -> bool:
+    def _has_kept_row(self, datagram: bytes) -> bool:
         """Keep the messages of a row, if all of them are new and of my ring; False if not."""
         machine = self.machine
-        if machine.state is not OPERATIONAL or len(datagram) <= ROW_SIZE:
+        if machine.state is not OPERATIONAL:
             return False
         try:
             row = decode_row(datagram, machine.ring.ring_id)
         except MalformedFrame:
             return False
         _, transmitter, _ = unpack_header(datagram)
-        if not machine.holder.store_row(row, transmitter, now):
-            return False
+        return machine.holder.keep_row(row, transmitter)
+
+    def _deliver_rows(self, now: int) -> None:
+        """Do once for rows that were kept what need not be done for each."""
+        machine = self.machine
         machine.met.add("regular")
-        return True
+        machine.holder.note_traffic(now)
+        machine.deliver_stored()
 
     def _receive_row(self, row: Stretch, transmitter: ProcessorId, now: int) -> None:
         machine = self.machine
-        if machine.state is OPERATIONAL and machine.holder.store_row(row, transmitter, now):
-            machine.met.add("regular")
-        else:
-            for seq in range(row.first_seq, row.last_seq + 1):
-                machine.on_regular(row.at(seq), transmitter, now)
+        if machine.state is OPERATIONAL and machine.holder.keep_row(row, transmitter):
+            self._deliver_rows(now)
+            return
+        for seq in range(row.first_seq, row.last_seq + 1):
+            machine.on_regular(row.at(seq), transmitter, now)
         machine.deliver_stored()
 
     def rests(self) -> bool:

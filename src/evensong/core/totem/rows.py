@@ -17,7 +17,7 @@ from typing import Final, final
 
 from evensong.core.effects import Service
 from evensong.core.ids import NO_PROCESSOR, NO_RING, ProcessorId, RingId
-from evensong.core.run import Run
+from evensong.core.run import Spans
 from evensong.core.totem import wire
 from evensong.core.totem.frames import Stretch
 from evensong.core.totem.wire import (
@@ -107,7 +107,8 @@ class Outgoing:
 
 def decode_row(frame: bytes, known: RingId = NO_RING) -> Stretch:
     """Read a row; one of the ring that is known takes its id from there."""
-    if not ROW_SIZE < len(frame) <= ROW_SIZE + PAYLOAD_MAX:
+    length = len(frame)
+    if not ROW_SIZE < length <= ROW_SIZE + PAYLOAD_MAX:
         raise MalformedFrame("row: size")
     fields = ROW_FRAME.unpack_from(frame)
     _, _, _, sender_id, ring_seq, ring_rep, first, code, flags, timestamp, count, size = fields
@@ -120,21 +121,25 @@ def decode_row(frame: bytes, known: RingId = NO_RING) -> Stretch:
         raise MalformedFrame("row: nobody")
     is_known = ring_seq == known.seq and ring_rep == known.rep
     ring_id = known if is_known else RingId(ring_seq, ring_rep)
-    run = _alike(frame, count, size) if size else _each(frame, count)
+    run: Spans
+    if count == 1 and size == length - ROW_SIZE:
+        run = (frame,), (ROW_SIZE,), (length,)
+    else:
+        run = _alike(frame, count, size) if size else _each(frame, count)
     return Stretch(sender_id, ring_id, first, service, 0, timestamp, run, 0)
 
 
 DECODERS: Final[dict[int, Callable[[bytes], object]]] = {**wire.DECODERS, ROW: decode_row}
 
 
-def _alike(frame: bytes, count: int, size: int) -> Run:
+def _alike(frame: bytes, count: int, size: int) -> Spans:
     if not 0 < count <= COUNT_MAX or ROW_SIZE + count * size != len(frame):
         raise MalformedFrame("row: lengths")
     starts = range(ROW_SIZE, len(frame), size)
-    return Run((frame,) * count, starts, range(ROW_SIZE + size, len(frame) + 1, size))
+    return (frame,) * count, starts, range(ROW_SIZE + size, len(frame) + 1, size)
 
 
-def _each(frame: bytes, count: int) -> Run:
+def _each(frame: bytes, count: int) -> Spans:
     begin = ROW_SIZE + count * LENGTH_SIZE
     if not 0 < count <= COUNT_MAX or begin > len(frame):
         raise MalformedFrame("row: lengths")
@@ -142,4 +147,4 @@ def _each(frame: bytes, count: int) -> Run:
     edges = (*accumulate(lengths, initial=begin),)
     if edges[-1] != len(frame):
         raise MalformedFrame("row: lengths")
-    return Run((*repeat(frame, count),), edges[:-1], edges[1:])
+    return (*repeat(frame, count),), edges[:-1], edges[1:]
