@@ -70,16 +70,16 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "daemon.spool daemon.stable daemon.tail daemon.telling daemon.tuning daemon.watch",
         CALLER: "core core.core core.effects core.groups.events core.groups.frame "
         "core.groups.limits core.groups.packet core.ids core.run core.unit daemon.burst ipc "
-        "ipc.frames ipc.pieces ipc.unsent ipc.wire",
+        "ipc.frames ipc.pieces ipc.unsent ipc.views ipc.wire",
     },
     CLIENT: {
-        PACK: "client.connection client.consignment client.naming client.rules",
+        PACK: "client.connection client.consignment client.naming client.outgoing client.rules",
         SPLIT: "client.dialogue client.refusals client.safety ipc.splitter",
         MESSAGES: "client.message client.packing client.replica client.streams",
         PROGRAM: "bench.member",
         REST: "client client.address",
         CALLER: "client.blocking client.flights client.link ipc ipc.frames ipc.pieces ipc.unsent "
-        "ipc.wire",
+        "ipc.views ipc.wire",
     },
 }
 

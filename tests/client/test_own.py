@@ -101,7 +101,9 @@ def test_what_comes_back_is_what_was_sent_and_no_copy_of_it() -> None:
     cluster = Cluster(1)
     ann, bob = cluster.program(user="ann"), cluster.program(user="bob")
     mine, theirs = ann.join("g"), bob.join("g")
-    alone, large, *many = (bytes([number]) * size for number, size in enumerate((9, 5_000, 70, 70)))
+    alone, large, *many = (
+        bytes([number]) * size for number, size in enumerate((90, 5_000, 70, 70))
+    )
     ann.dialogue.send("g", alone, SAFE)
     ann.dialogue.send("g", large, 0)
     Consignment(ann.dialogue, "g", many, Service.AGREED).go_on()
@@ -109,6 +111,19 @@ def test_what_comes_back_is_what_was_sent_and_no_copy_of_it() -> None:
     sent = [alone, large, *many]
     assert all(one is other for one, other in zip(payloads(mine), sent, strict=True))
     assert payloads(theirs) == sent
+    assert keeps(ann) == []
+
+
+def test_small_messages_are_kept_as_the_frame_they_are_in() -> None:
+    cluster = Cluster(1)
+    ann = cluster.program(user="ann")
+    mine = ann.join("g")
+    many = [b"%03d" % number for number in range(200)]
+    Consignment(ann.dialogue, "g", many, Service.AGREED).go_on()
+    ((_, content),) = ann.dialogue._sent.kept.values()
+    assert isinstance(content, bytes), "two hundred objects would take ten times as much room"
+    cluster.settle()
+    assert payloads(mine) == many
     assert keeps(ann) == []
 
 

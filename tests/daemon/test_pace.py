@@ -3,8 +3,8 @@ from evensong.core.ids import RingId
 from evensong.daemon.pace import Pace
 
 
-def visit(*, fcc: int = 1, ring: int = 4) -> TokenVisit:
-    return TokenVisit(RingId(ring, 1), 1, 1, 1, fcc, 0, 0)
+def visit(*, fcc: int = 1, ring: int = 4, was_held: bool = False) -> TokenVisit:
+    return TokenVisit(RingId(ring, 1), 1, 1, 1, fcc, 0, 0, was_held=was_held)
 
 
 def test_rotations_with_traffic_are_measured() -> None:
@@ -25,6 +25,15 @@ def test_an_idle_ring_and_a_new_one_are_not_measured() -> None:
     for now, seen in enumerate((visit(), visit(fcc=0), visit(ring=8), visit(ring=12))):
         pace.visit(seen, now * 100_000)
     assert pace.rotations == 0
+
+
+def test_a_rotation_in_which_the_token_was_held_is_not_measured() -> None:
+    pace = Pace()
+    for now in range(3):
+        pace.visit(visit(was_held=True), now * 4_000)
+    assert pace.rotations == 0
+    pace.visit(visit(), 8_500)
+    assert pace.rotations == 1
 
 
 def test_what_takes_very_long_counts_as_the_longest() -> None:

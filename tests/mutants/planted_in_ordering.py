@@ -414,8 +414,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "the token lingers longer with every message",
         "holder.py",
-        "hold.deadline = min(hold.deadline, now + LINGER_US)",
-        "hold.deadline = now + 2 * LINGER_US",
+        "hold.deadline = min(hold.deadline, now + ring.linger_us())",
+        "hold.deadline = now + 2 * ring.linger_us()",
         UNIT + "test_states_timers.py::"
         "test_what_is_sent_while_the_token_lingers_gets_its_place_at_once",
     ),
@@ -429,15 +429,51 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "the token lingers though somebody waits for the safe line",
         "holder.py",
-        "return LINGER_US if not self.is_hurried and ring.may_linger(token) else 0",
-        "return LINGER_US if ring.may_linger(token) else 0",
+        "is_needed = self.is_called or self.is_hurried",
+        "is_needed = self.is_called",
         UNIT + "test_states_timers.py::"
         "test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line",
     ),
     Mutant(
+        "who calls before the token comes is not heard",
+        "holder.py",
+        "is_needed = self.is_called or self.is_hurried",
+        "is_needed = self.is_hurried",
+        UNIT + "test_states_timers.py::test_who_calls_before_the_token_is_here_need_not_call_again",
+    ),
+    Mutant(
+        "the token lingers though somebody lacks a message",
+        "ordering.py",
+        "is_everywhere = token.aru == token.seq == self.high_delivered",
+        "is_everywhere = token.seq == self.high_delivered",
+        UNIT + "test_states_timers.py::test_a_token_does_not_linger_while_somebody_lacks_a_message",
+    ),
+    Mutant(
+        "the token lingers for as long as others wait for it",
+        "ordering.py",
+        "return min(LINGER_MAX, parameters.hold // 2, parameters.token_retransmit // 2)",
+        "return LINGER_MAX",
+        UNIT + "test_states_timers.py::test_nobody_takes_a_token_that_lingers_for_a_lost_one",
+    ),
+    Mutant(
+        "a frame that no visit has room for waits at each",
+        "../groups/sendqueue.py",
+        "return not lane.offset and left * plain < size <= min(self.width, plain_max) * plain",
+        "return not lane.offset and left * plain < size <= self.width * plain",
+        "tests/core/groups/test_sendqueue.py::"
+        "test_what_no_visit_leaves_enough_room_for_is_cut_all_the_same",
+    ),
+    Mutant(
+        "a token that was held counts as a long rotation",
+        "../../daemon/pace.py",
+        " and not visit.was_held",
+        "",
+        "tests/daemon/test_pace.py::test_a_rotation_in_which_the_token_was_held_is_not_measured",
+    ),
+    Mutant(
         "a frame is cut to fill what is left of a visit",
         "../groups/sendqueue.py",
-        "            if packets and left < self.width and self._is_next_whole(left):\n"
+        "            if packets and left < self.width and self._may_wait(left, plain_max):\n"
         "                break\n",
         "",
         "tests/core/groups/test_sendqueue.py::"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from evensong.client.flights import Flight
+from evensong.client.packing import are_small
 from evensong.core.groups.frame import HEADER, HEADER_SIZE, Head, as_agreed
 from evensong.errors import MalformedFrame
 
@@ -37,12 +38,13 @@ class Sent:
     __slots__ = ("kept",)
 
     def __init__(self) -> None:
-        # Headers and messages, by number of the first message.
-        self.kept: Final[dict[int, tuple[bytes, Sequence[bytes]]]] = {}
+        # Headers, and messages or the frame, by number of the first message.
+        self.kept: Final[dict[int, tuple[bytes, bytes | Sequence[bytes]]]] = {}
 
     def keep(self, first_no: int, frame: bytes, messages: Sequence[bytes]) -> None:
-        """Keep a frame's messages, which do not change any more."""
-        self.kept[first_no] = (frame[:HEADER_SIZE], messages)
+        """Keep a frame's messages, which do not change any more; small ones as their frame."""
+        content = frame if are_small(frame, len(messages)) else messages
+        self.kept[first_no] = (frame[:HEADER_SIZE], content)
 
     def drop(self, first_no: int) -> None:
         """Keep a frame no longer: it does not come back."""
@@ -52,8 +54,8 @@ class Sent:
         """Keep nothing any more."""
         self.kept.clear()
 
-    def take(self, header: bytes | memoryview) -> tuple[Head, Sequence[bytes]]:
-        """Return the messages of a frame that has come back; on a ring it is agreed at least."""
+    def take(self, header: bytes | memoryview) -> tuple[Head, bytes | Sequence[bytes]]:
+        """Return what was kept of a frame that has come back; on a ring it is agreed at least."""
         head = Head(*HEADER.unpack(header))
         sent = self.kept.pop(head.first_no, None)
         if sent is None or header not in (sent[0], as_agreed(sent[0])):

@@ -81,13 +81,18 @@ def unpack(frame: bytes | memoryview, count: int) -> Sequence[bytes]:
     return _cutter(length, count).unpack_from(frame, at)
 
 
-def take_out(frame: bytes | memoryview) -> tuple[Head, bytes | Sequence[bytes]]:
-    """Take a frame out of where it was read: its header, and its messages or itself.
+def are_small(frame: bytes | memoryview, count: int) -> bool:
+    """Whether a frame's messages take much more room by themselves.
 
-    Small messages take more room than their frame, and nobody may come for them for a while.
+    Nobody may come for them for a while, and queues are bounded by the bytes in them.
     """
+    return len(frame) < count * SMALL
+
+
+def take_out(frame: bytes | memoryview) -> tuple[Head, bytes | Sequence[bytes]]:
+    """Take a frame out of where it was read: its header, and its messages or itself."""
     head = decode_head(frame)
-    if len(frame) >= head.places * SMALL:
+    if not are_small(frame, head.places):
         with suppress(MalformedFrame):  # whoever reads it will see
             return head, unpack(frame, head.places)
     return head, bytes(frame)

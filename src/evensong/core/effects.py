@@ -260,7 +260,7 @@ class StateChange:
 class TokenVisit:
     """For the trace: what one visit of the token did."""
 
-    __slots__ = ("aru", "fcc", "resent", "ring_id", "sent", "seq", "token_seq")
+    __slots__ = ("aru", "fcc", "resent", "ring_id", "sent", "seq", "token_seq", "was_held")
 
     def __init__(
         self,
@@ -271,6 +271,8 @@ class TokenVisit:
         fcc: int,
         sent: int,
         resent: int,
+        *,
+        was_held: bool = False,
     ) -> None:
         self.ring_id: Final = ring_id
         self.token_seq: Final = token_seq  # as forwarded
@@ -279,6 +281,7 @@ class TokenVisit:
         self.fcc: Final = fcc
         self.sent: Final = sent
         self.resent: Final = resent
+        self.was_held: Final = was_held  # it stayed for a while, though nothing was to be sent
 
 
 @final

@@ -11,7 +11,7 @@ STEPS: Final = 4_096  # up to about a second; what takes longer counts as that
 
 @final
 class Pace(Listener):
-    """A listener that measures rotations. An idle ring holds its token, and is not measured."""
+    """A listener that measures rotations; one in which the token was held here is not measured."""
 
     def __init__(self) -> None:
         self.rotations = 0
@@ -22,7 +22,8 @@ class Pace(Listener):
     def visit(self, visit: TokenVisit, now: int) -> None:
         """Measure the rotation that ends here, if messages were sent in it."""
         last = self.last
-        if visit.fcc and last is not None and visit.ring_id == last.ring_id:
+        is_whole = last is not None and visit.ring_id == last.ring_id and not visit.was_held
+        if visit.fcc and is_whole:
             self.rotations += 1
             self._steps[min(now - self.visited_at >> STEP_BITS, STEPS - 1)] += 1
         self.last = visit

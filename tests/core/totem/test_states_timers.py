@@ -1,9 +1,11 @@
 """The state x event table, cell by cell [SRP §5]: an idle ring, timers, and the whole table."""
 
 from evensong.core.effects import Broadcast, Service
+from evensong.core.ids import RingId
 from evensong.core.run import run_of
 from evensong.core.totem import wire
-from evensong.core.totem.ordering import LINGER_US, SOLE_MESSAGES, SOLE_ROTATIONS
+from evensong.core.totem.ordering import SOLE_MESSAGES, SOLE_ROTATIONS, Ring
+from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
 from tests.core.totem.bench import (
@@ -40,8 +42,8 @@ from tests.core.totem.table import (
 # -- an idle ring ----------------------------------------------------------------------------
 
 
-def idle_ring() -> Bench:
-    bench = ring_of(1, 2, 3)
+def idle_ring(parameters: Parameters | None = None) -> Bench:
+    bench = ring_of(1, 2, 3, parameters=parameters)
     assert not any(bench[node].core.rests() for node in (1, 2, 3))
     bench.run_until(lambda: bench[1].machine.holder.held_token is not None)
     assert [bench[node].core.rests() for node in (1, 2, 3)] == [True, False, False]
@@ -127,9 +129,9 @@ def test_others_know_that_the_token_of_a_sole_sender_rests_soon() -> None:
     bench.run_until(lambda: b"now" in bench.payloads(1))
 
 
-def lingering() -> tuple[Bench, Desk]:
+def lingering(parameters: Parameters | None = None) -> tuple[Bench, Desk]:
     """Return a ring whose token lingers with the one that alone has been sending, and that one."""
-    bench = idle_ring()
+    bench = idle_ring(parameters)
     bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
     bench.take(2, bench[2].submit(b"last"))
     bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
@@ -140,7 +142,7 @@ def lingering() -> tuple[Bench, Desk]:
 def test_the_token_lingers_with_who_alone_has_been_sending() -> None:
     bench, desk = lingering()
     now = max(desk.now, bench.now)
-    assert 0 < desk.machine.timers.hold.deadline - now <= LINGER_US
+    assert 0 < desk.machine.timers.hold.deadline - now <= desk.machine.ring.linger_us()
     assert len(tokens(desk.wait_for(desk.machine.timers.hold))) == 1
 
 
@@ -189,6 +191,34 @@ def test_who_else_has_something_to_send_calls_a_lingering_token() -> None:
     (cancel,) = bench[3].submit(b"me too")
     assert isinstance(cancel, Broadcast)
     assert len(tokens(bench[2].receive(cancel.datagram))) == 1
+
+
+def test_who_calls_before_the_token_is_here_need_not_call_again() -> None:
+    bench, desk = lingering()
+    bench.take(2, desk.submit(b"and on"))
+    bench.take(2, desk.wait_for(desk.machine.timers.hold))
+    sent_on = desk.machine.ring.my_token_seq
+    cancel = wire.encode_hold_cancel(desk.machine.my_ring_id, 3, 1)
+    assert desk.receive(cancel) == []
+    bench.run_until(lambda: desk.core.rests() or desk.machine.ring.my_token_seq > sent_on)
+    assert not desk.core.rests()
+
+
+def test_a_token_does_not_linger_while_somebody_lacks_a_message() -> None:
+    bench, desk = lingering(Parameters(miss_count=2))
+    bench.loses = lambda _source, target, datagram: target == 3 and datagram[0] != wire.TOKEN
+    bench.take(2, desk.submit(b"lost on its way"))
+    bench.take(2, desk.wait_for(desk.machine.timers.hold))
+    bench.loses = lambda _source, _target, _datagram: False
+    bench.run_until(lambda: desk.core.rests() or b"lost on its way" in bench.payloads(3))
+    assert b"lost on its way" in bench.payloads(3)
+
+
+def test_nobody_takes_a_token_that_lingers_for_a_lost_one() -> None:
+    for parameters in (*PROFILES.values(), Parameters(token_retransmit=1_000, hold=900)):
+        ring = Ring(RingId(4, 1), (1, 2, 3), 2, 1, parameters)
+        assert 0 < 2 * ring.linger_us() <= parameters.token_retransmit
+        assert ring.linger_us() < parameters.hold
 
 
 def test_what_was_sent_while_the_token_lingered_is_of_its_ring_only() -> None:

@@ -264,7 +264,7 @@ class SendQueue:
         packets: list[Packet] = []
         left = plain_max
         while self.queued_bytes and left > 0:
-            if packets and left < self.width and self._is_next_whole(left):
+            if packets and left < self.width and self._may_wait(left, plain_max):
                 break
             packets.append(self._fill(min(self.width, left)))
             left -= self.weight(packets[-1:])
@@ -276,15 +276,14 @@ class SendQueue:
             self._relent()
         return packets
 
-    def _is_next_whole(self, left: int) -> bool:
-        """Whether what comes next would be cut now, and need not be at the next visit."""
+    def _may_wait(self, left: int, plain_max: int) -> bool:
+        """Whether what comes next would be cut now, and not by a visit that begins with it."""
         if self._own or not self._turns:
             return False
         lane = self._lanes[self._turns[0]]
-        size = len(lane.items[0].frame)
-        return not lane.offset and left * self._limits.payload_max < size + PACKET_SIZE <= (
-            self.width * self._limits.payload_max
-        )
+        plain = self._limits.payload_max
+        size = PACKET_SIZE + len(lane.items[0].frame)
+        return not lane.offset and left * plain < size <= min(self.width, plain_max) * plain
 
     def weight(self, packets: Sequence[Packet]) -> int:
         """How many plain packets hold as much."""

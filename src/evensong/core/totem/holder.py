@@ -13,7 +13,7 @@ from evensong.core.ids import ProcessorId
 from evensong.core.run import Run
 from evensong.core.timer import NEVER
 from evensong.core.totem.frames import RegularMessage, RegularToken, Stretch
-from evensong.core.totem.ordering import LINGER_US, Ring
+from evensong.core.totem.ordering import Ring
 from evensong.core.totem.parameters import Parameters
 from evensong.core.totem.recovery import Recovery
 from evensong.core.totem.timers import Timers
@@ -41,6 +41,7 @@ class TokenHolder:
         "held_token",
         "held_weight",
         "hold_cancelled",
+        "is_called",
         "is_hurried",
         "last_token",
         "last_token_seq",
@@ -70,6 +71,7 @@ class TokenHolder:
         self.held_sent = 0  # messages broadcast while it has been held,
         self.held_weight = 0  # and what they weigh
         self.hold_cancelled = False
+        self.is_called = False  # somebody has asked for the token since I last had it
         self.is_hurried = False  # somebody waits to hear that messages are safe
         self.regular_at = -NEVER  # when the ring last carried a message
 
@@ -78,7 +80,7 @@ class TokenHolder:
         self.ring = ring
         self.held_token = None
         self.held_sent = self.held_weight = 0
-        self.hold_cancelled = False
+        self.hold_cancelled = self.is_called = False
         self.regular_at = -NEVER
 
     def remember(self, forwarded: list[Effect], seq: int, now: int) -> None:
@@ -199,7 +201,8 @@ class TokenHolder:
             return 0
         if ring.is_idle():
             return self.parameters.hold
-        return LINGER_US if not self.is_hurried and ring.may_linger(token) else 0
+        is_needed = self.is_called or self.is_hurried
+        return ring.linger_us() if not is_needed and ring.may_linger(token) else 0
 
     def release_held_token(self, now: int) -> VisitEnd:
         """Let the token of an idle ring go on: its visit happens now."""
@@ -207,7 +210,7 @@ class TokenHolder:
         assert token is not None
         self.held_token = None
         self.timers.hold.stop()
-        return self.visit(token, None, now)
+        return self.visit(token, None, now, was_held=True)
 
     def send_held(self, now: int) -> VisitEnd:
         """Broadcast what there is; if I alone have been sending, the token stays meanwhile.
@@ -223,11 +226,16 @@ class TokenHolder:
         self.held_sent += len(packets)
         self.held_weight += self.source.weight(packets)
         hold = self.timers.hold
-        hold.deadline = min(hold.deadline, now + LINGER_US)
+        hold.deadline = min(hold.deadline, now + ring.linger_us())
         self.regular_at = now
         self.deliver()
         is_done = ring.high_delivered == token.seq and not ring.spoke_safe and not self._backlog()
         return VisitEnd.HELD if is_done else self.release_held_token(now)
+
+    def note_call(self) -> None:
+        """Note that somebody asks for the token, which may be on its way to me only now."""
+        self.ring.idle_visits = 0
+        self.is_called = True
 
     def cancel_hold(self) -> None:
         """Ask whoever holds the token of an idle ring to let it go; once is enough."""
@@ -237,7 +245,14 @@ class TokenHolder:
             cancel = encode_hold_cancel(ring.ring_id, ring.my_id, ring.incarnation)
             self.effects.append(Broadcast(cancel))
 
-    def visit(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
+    def visit(
+        self,
+        token: RegularToken,
+        recovery: Recovery | None,
+        now: int,
+        *,
+        was_held: bool = False,
+    ) -> VisitEnd:
         """Act on the token, step by step in the paper's order [SRP §4]."""
         ring = self.ring
         requests_came = bool(token.rtr)
@@ -264,10 +279,19 @@ class TokenHolder:
         forward = ring.pass_on(token)
         sent += held_sent
         self.effects.append(
-            TokenVisit(ring.ring_id, token.token_seq, token.seq, token.aru, token.fcc, sent, resent)
+            TokenVisit(
+                ring.ring_id,
+                token.token_seq,
+                token.seq,
+                token.aru,
+                token.fcc,
+                sent,
+                resent,
+                was_held=was_held,
+            )
         )
         self.remember([forward], token.seq, now)
-        self.hold_cancelled = False
+        self.hold_cancelled = self.is_called = False
         if sent:
             self.regular_at = now
         is_safer = ring.advance_safe_line(token)

@@ -52,7 +52,7 @@ PAYLOAD_OF: Final = itemgetter(1)  # of a packet
 # rests there soon. It goes round longer, and is nearer to everybody, while several send.
 SOLE_MESSAGES: Final = 8
 SOLE_ROTATIONS: Final = 3  # by then what was safe is known to be, everywhere
-LINGER_US: Final = 4_000  # how long the token waits with them for the next one: some rotations
+LINGER_MAX: Final = 4_000  # us for which the token waits with them for the next one, at most
 SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
 
@@ -266,11 +266,16 @@ class Ring:
         """Whether I alone have been sending, for a while."""
         return self.speaker == self.my_id and self.spoke >= SOLE_MESSAGES
 
+    def linger_us(self) -> int:
+        """How long the token may linger: nobody may take it for lost."""
+        parameters = self.parameters
+        return min(LINGER_MAX, parameters.hold // 2, parameters.token_retransmit // 2)
+
     def may_linger(self, token: RegularToken) -> bool:
         """Whether the token may stay with me for a moment: nobody needs it before I do."""
-        is_nobody_waiting = not token.rtr and token.backlog == self.flow.my_pbl
-        has_all = self.high_delivered == token.seq and not self.spoke_safe
-        return self.is_mine() and has_all and is_nobody_waiting
+        is_everywhere = token.aru == token.seq == self.high_delivered  # so nobody asks for repair
+        is_waited_for = self.spoke_safe or token.backlog != self.flow.my_pbl
+        return self.is_mine() and is_everywhere and not is_waited_for
 
     def resend_requested(self, token: RegularToken, weigh: Weigh) -> tuple[list[Effect], int]:
         """Take the requests off the token that I can answer, oldest first [SRP §4].

@@ -302,7 +302,7 @@ class StateMachine:
         if cancel.ring_id != self.ring.ring_id or self.state is not State.OPERATIONAL:
             self.drop("hold_cancel of another ring")
             return
-        self.ring.idle_visits = 0
+        self.holder.note_call()
         if self.holder.held_token is not None:
             self._release_held_token(now)
 
