@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from evensong.spark.gateway import JavaLog
@@ -12,6 +12,7 @@ from evensong.spark.trouble import (
     first_words,
     is_of_spark,
     sentence_of,
+    words_of,
 )
 
 TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
@@ -114,6 +115,25 @@ def test_a_process_that_died_for_lack_of_memory_told_it_in_its_log() -> None:
     gone = Py4JNetworkError("Answer from Java side is empty")
     assert "ran out of memory" in sentence_of(gone, log)
     assert "was killed or ended" in sentence_of(gone, "WARN something else")
+
+
+def test_what_java_threw_cannot_be_asked_for_its_words_when_java_is_gone() -> None:
+    class Client:
+        def send_command(self, _command: str) -> str:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    class Thrown:
+        _target_id = "o17"
+        _gateway_client = Client()
+
+    error = Py4JJavaError("An error occurred while calling o17.collect", Thrown())
+    with pytest.raises(ConnectionRefusedError):
+        str(error)
+    assert is_of_spark(error)
+    assert words_of(error) == ""
+    log = "ERROR Executor: java.lang.OutOfMemoryError: Java heap space"
+    assert "ran out of memory (512m)" in sentence_of(error, log, memory="512m")
+    assert "was killed or ended" in sentence_of(error, "WARN something else")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,14 @@ from evensong.spark.settings import (
     local_cores,
     settings,
 )
-from evensong.spark.trouble import MORE_HERE, MORE_THERE, cause_of, is_of_spark, sentence_of
+from evensong.spark.trouble import (
+    MORE_HERE,
+    MORE_THERE,
+    cause_of,
+    is_of_spark,
+    sentence_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,8 +153,9 @@ def _told(spark: "SparkSession") -> Iterator["SparkSession"]:
             raise KeyboardInterrupt from None
         if not is_of_spark(error):
             raise
-        if INVALID_CONF in str(error):
-            raise BadRequest(f"--conf: {cause_of(str(error))}") from error
+        words = words_of(error)
+        if INVALID_CONF in words:
+            raise BadRequest(f"--conf: {cause_of(words)}") from error
         sentence = sentence_of(error, gateway.LOG.tail(), memory, more)
         raise SparkFailed(f"{sentence}{gateway.LOG.keep()}") from error
 

@@ -72,12 +72,23 @@ def first_words(log: str) -> str:
     return _shortened(" ".join(lines[:START_LINES_MAX]))
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an error says; nothing if it would have to ask a Java that is gone by now."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(error)
+    except (OSError, Py4JError):
+        return ""
+
+
 def sentence_of(
     error: BaseException, log: str = "", memory: str | None = None, more_memory: str = MORE_HERE
 ) -> str:
     """Return what went wrong, and what helps if something simple does."""
-    text = f"{type(error).__name__}: {error}"
-    if _is_gone(error):
+    words = words_of(error)
+    text = f"{type(error).__name__}: {words}"
+    if _is_gone(error, words):
         text += log  # the process is gone; its last words are in its log
     if any(word in text for word in MEMORY):
         has = f" ({memory})" if memory else ""
@@ -87,7 +98,7 @@ def sentence_of(
             "Spark has no space left on a disk, where it writes to or where it works; "
             "--conf spark.local.dir=DIR names another to work on"
         )
-    if _is_gone(error):
+    if _is_gone(error, words):
         return (
             "the Java process of Spark was killed or ended by itself; if this machine is short of "
             "memory, a smaller --driver-memory lets it live"
@@ -95,7 +106,7 @@ def sentence_of(
     lost = LOST.search(text)
     if lost:
         return f"Spark lost an executor ({lost[1]}); if it was short of memory, {more_memory} helps"
-    return f"Spark failed: {cause_of(str(error))}"
+    return f"Spark failed: {cause_of(words)}"
 
 
 def file_trouble(error: "Py4JJavaError | PySparkException") -> str:
@@ -115,14 +126,16 @@ def is_of_spark(error: BaseException) -> bool:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return isinstance(error, Py4JError | PySparkException) or _is_gone(error)
+    return isinstance(error, Py4JError | PySparkException) or _is_gone(error, words_of(error))
 
 
-def _is_gone(error: BaseException) -> bool:
-    from py4j.protocol import Py4JNetworkError
+def _is_gone(error: BaseException, words: str) -> bool:
+    """Whether Java has gone: by the kind of an error, by what it says, or since it cannot say."""
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
     gone = Py4JNetworkError | ConnectionRefusedError | ConnectionResetError
-    return isinstance(error, gone) or any(word in str(error) for word in LEAVING)
+    has_no_words = isinstance(error, Py4JJavaError) and not words
+    return has_no_words or isinstance(error, gone) or any(word in words for word in LEAVING)
 
 
 def _python_cause(lines: list[str]) -> str | None:
