@@ -435,6 +435,20 @@ ORDERING_MUTANTS: Final = (
         "test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line",
     ),
     Mutant(
+        "a visit with many messages makes a sole sender",
+        "ordering.py",
+        "return is_speaker and self.flow.alone_visits >= ALONE_VISITS",
+        "return is_speaker",
+        UNIT + "test_states_timers.py::test_many_messages_of_one_visit_do_not_make_a_sole_sender",
+    ),
+    Mutant(
+        "who sends all the while calls the token at every rotation",
+        "ordering.py",
+        "is_sole = is_sole and self.flow.silent_visits >= ALONE_VISITS - 1  # else it knows of me",
+        "pass",
+        UNIT + "test_states_timers.py::test_who_has_just_sent_does_not_call",
+    ),
+    Mutant(
         "who calls before the token comes is not heard",
         "holder.py",
         "is_needed = self.is_called or self.is_hurried",

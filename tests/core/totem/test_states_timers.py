@@ -4,7 +4,7 @@ from evensong.core.effects import Broadcast, Service
 from evensong.core.ids import RingId
 from evensong.core.run import run_of
 from evensong.core.totem import wire
-from evensong.core.totem.ordering import SOLE_MESSAGES, SOLE_ROTATIONS, Ring
+from evensong.core.totem.ordering import ALONE_VISITS, SOLE_MESSAGES, SOLE_ROTATIONS, Ring
 from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.core.totem.states import State
 from tests.core.totem import test_states, test_states_forming
@@ -129,14 +129,25 @@ def test_others_know_that_the_token_of_a_sole_sender_rests_soon() -> None:
     bench.run_until(lambda: b"now" in bench.payloads(1))
 
 
-def lingering(parameters: Parameters | None = None) -> tuple[Bench, Desk]:
-    """Return a ring whose token lingers with the one that alone has been sending, and that one."""
+def speaking(parameters: Parameters | None = None) -> Bench:
+    """Return a ring on which the second has sent enough messages to be the sole speaker."""
     bench = idle_ring(parameters)
     bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
     bench.take(2, bench[2].submit(b"last"))
-    bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
-    assert not bench[2].machine.ring.is_idle()
-    return bench, bench[2]
+    bench.run_until(lambda: bench[2].machine.ring.speaker == 2)
+    return bench
+
+
+def lingering(parameters: Parameters | None = None) -> tuple[Bench, Desk]:
+    """Return a ring whose token lingers with the one that alone has been sending, and that one."""
+    bench = speaking(parameters)
+    desk = bench[2]
+    for _ in range(2 * ALONE_VISITS):
+        desk.outbox.put(b"and on")
+        bench.run_until(lambda: not desk.outbox.backlog())
+    bench.run_until(desk.core.rests)
+    assert not desk.machine.ring.is_idle()
+    return bench, desk
 
 
 def test_the_token_lingers_with_who_alone_has_been_sending() -> None:
@@ -184,6 +195,27 @@ def test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line() ->
     bench.take(2, bench[2].submit(b"last"))
     bench.run_until(lambda: bench[2].machine.holder.held_token is not None)
     assert bench[2].machine.ring.is_idle()
+
+
+def test_many_messages_of_one_visit_do_not_make_a_sole_sender() -> None:
+    bench = ring_of(1, 2, 3)
+    bench[1].outbox.put(b"one of another")
+    bench.run_until(lambda: not bench[1].outbox.backlog())
+    bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
+    bench.run_until(lambda: not bench[2].outbox.backlog())
+    visit = bench[2].machine.ring.my_token_seq
+    bench.run_until(lambda: bench[2].machine.ring.my_token_seq > visit)
+    assert not bench[2].core.rests()
+
+
+def test_who_has_just_sent_does_not_call() -> None:
+    bench = ring_of(1, 2, 3)
+    bench[3].outbox.put(b"me first")
+    bench.run_until(lambda: not bench[3].machine.ring.idle_visits)
+    bench[2].outbox.put(*[b"%d" % number for number in range(SOLE_MESSAGES)])
+    bench.run_until(lambda: bench[3].machine.ring.spoke == SOLE_MESSAGES)
+    assert bench[3].submit(b"me again") == []
+    bench.run_until(lambda: b"me again" in bench.payloads(1))
 
 
 def test_who_else_has_something_to_send_calls_a_lingering_token() -> None:

@@ -19,13 +19,22 @@ BACKLOG_HONEST_MAX: Final = 2**30  # more than all processors of the largest rin
 class FlowControl:
     """One processor's part in the ring's flow control."""
 
-    __slots__ = ("messages_max", "my_pbl", "my_trc", "window_size")
+    __slots__ = (
+        "alone_visits",
+        "messages_max",
+        "my_pbl",
+        "my_trc",
+        "silent_visits",
+        "window_size",
+    )
 
     def __init__(self, window_size: int, messages_max: int) -> None:
         self.window_size: Final = window_size
         self.messages_max: Final = messages_max
         self.my_trc = 0  # broadcast on my previous visit
         self.my_pbl = 0  # my backlog as I last forwarded the token
+        self.alone_visits = 0  # visits in a row since before which nobody else has broadcast,
+        self.silent_visits = 0  # and in which I have not
 
     def is_plausible(self, token: RegularToken) -> bool:
         """Whether the counts can be honest: they contain my own, and keep to the window."""
@@ -59,6 +68,8 @@ class FlowControl:
 
     def account(self, token: RegularToken, broadcast: int, backlog: int) -> None:
         """Write this visit into the token, in place of my last one."""
+        self.alone_visits = self.alone_visits + 1 if token.fcc == self.my_trc else 0
+        self.silent_visits = 0 if broadcast else self.silent_visits + 1
         token.fcc += broadcast - self.my_trc
         self.my_trc = broadcast
         token.backlog += backlog - self.my_pbl

@@ -52,6 +52,9 @@ PAYLOAD_OF: Final = itemgetter(1)  # of a packet
 # rests there soon. It goes round longer, and is nearer to everybody, while several send.
 SOLE_MESSAGES: Final = 8
 SOLE_ROTATIONS: Final = 3  # by then what was safe is known to be, everywhere
+# For so many visits nobody else may have sent if the token is to linger. One visit of a busy ring
+# has more than a few messages of one sender, and the others wait for their turn.
+ALONE_VISITS: Final = 8
 LINGER_MAX: Final = 4_000  # us for which the token waits with them for the next one, at most
 SERVICE_AND_TIME: Final = itemgetter(0, 2)
 
@@ -251,6 +254,7 @@ class Ring:
     def may_rest_elsewhere(self) -> bool:
         """Whether the token may be resting, or be about to, with somebody else."""
         is_sole = self.spoke >= SOLE_MESSAGES and self.speaker != self.my_id
+        is_sole = is_sole and self.flow.silent_visits >= ALONE_VISITS - 1  # else it knows of me
         return is_sole or self.idle_visits >= self.rests_after() - 1
 
     def rests_here(self, seq: int) -> bool:
@@ -264,7 +268,8 @@ class Ring:
 
     def is_mine(self) -> bool:
         """Whether I alone have been sending, for a while."""
-        return self.speaker == self.my_id and self.spoke >= SOLE_MESSAGES
+        is_speaker = self.speaker == self.my_id and self.spoke >= SOLE_MESSAGES
+        return is_speaker and self.flow.alone_visits >= ALONE_VISITS
 
     def linger_us(self) -> int:
         """How long the token may linger: nobody may take it for lost."""
