@@ -204,16 +204,20 @@ def candidates(told: Figures) -> str:
                 one["settings"],
                 *(f"{took[key]:.1f}" if took else "" for key in ("p50", "least", "p90", "most")),
                 f"{kills}, {one['disturbed']}",
-                f"{flood['false']}, {flood['excused']}",
-                f"{long['false']}, {long['excused']}" if long else "",
+                _stood(flood),
+                _stood(long) if long else "",
                 "wins" if one["wins"] else "" if one["stands"] else one["failed"] or "out",
             ]
         )
     headings = ["", "settings (ms)", "median", "least", "p90", "most", "kills, into a broken ring"]
-    headings += ["false suspicions, excused ones", "in the long flood", ""]
+    headings += ["false suspicions, excused ones, seconds", "in the long flood", ""]
     ratio = told["ratio"]
     said = "one of the systems has none" if ratio is None else f"{ratio}, medians"
     return f"{table(headings, rows)}\n\nRatio of the winners: {said}."
+
+
+def _stood(flood: Figures) -> str:
+    return f"{flood['false']}, {flood['excused']}, {flood['seconds']:.0f}"
 
 
 def tunings(ledger: Ledger) -> str:

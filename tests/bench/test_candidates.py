@@ -6,14 +6,25 @@ from pathlib import Path
 import pytest
 
 from bench import candidates, compare
-from bench.candidates import CANDIDATES, Candidate, Choice, Seen, Stand, excuse, ranked, shrinkages
+from bench.candidates import (
+    CANDIDATES,
+    Candidate,
+    Choice,
+    Seen,
+    Stand,
+    excuse,
+    ranked,
+    shrinkages,
+    stand,
+)
 from bench.failover import EXCUSED_MAX, Crash
 from bench.peers import document
 from bench.peers.acceptance import judge
 from bench.peers.cells import FAILOVER, FULL_TIMES, KIB, OURS, THEIRS, Cell
-from bench.peers.corosync import Pause, pauses_in
+from bench.peers.corosync import Corosync, Pause, pauses_in
 from bench.peers.figures import Spread
 from bench.peers.ledger import Entry, Ledger
+from bench.peers.waiting import now_us
 from evensong.core.totem.parameters import FAST
 from evensong.daemon.settings import parse
 
@@ -91,8 +102,8 @@ def test_a_winner_has_stood_the_long_flood_and_the_ratio_is_of_winners() -> None
     assert told.ratio() == 82 / 205
     assert all(told.bars().values())
     page = document.candidates(json.loads(told.as_json()))
-    assert "| 82.0 | 80.0 | 89.0 | 89.0 | 3, 0 | 0, 0 | 0, 0 | wins |" in page
-    assert "| 62.0 | 60.0 | 69.0 | 69.0 | 3, 0 | 0, 0 | 1, 0 |  |" in page
+    assert "| 82.0 | 80.0 | 89.0 | 89.0 | 3, 0 | 0, 0, 120 | 0, 0, 120 | wins |" in page
+    assert "| 62.0 | 60.0 | 69.0 | 69.0 | 3, 0 | 0, 0, 120 | 1, 0, 600 |  |" in page
     assert "Ratio of the winners: 0.4, medians." in page
     assert "long flood, after 200 s: n1" in told.table()
 
@@ -133,6 +144,44 @@ def test_what_corosync_says_of_its_own_lateness_excuses_what_is_near() -> None:
     assert excuse(5_000_000, [*pauses, Pause(5_000_000, 1, 400_000)]) == Pause(
         5_000_000, 1, 400_000
     )
+
+
+class Flooded(Corosync):
+    """A cluster that is not there: node 1 loses somebody as soon as the flood begins."""
+
+    def __init__(self, late_at_look: int) -> None:
+        self.looks = 0
+        self.began = 0
+        self._late_at_look = late_at_look  # from this look on node 3 says that it was late itself
+
+    def flood(self, size: int) -> None:
+        self.began = now_us()
+
+    def delivered(self) -> int:
+        return 0
+
+    def views(self, node: int) -> list[tuple[int, list[int]]]:
+        lost = [(self.began + 60_000_000, [1, 2])] if node == 1 else []
+        return [(self.began - 1, [1, 2, 3]), *lost]
+
+    def pauses(self, since: int) -> list[Pause]:
+        self.looks += 1
+        is_told = self.looks >= self._late_at_look
+        return [Pause(self.began + 60_000_000, 3, 400_000)] if is_told else []
+
+
+def test_a_flood_ends_when_it_cannot_be_stood_any_more() -> None:
+    cluster = Flooded(late_at_look=9)
+    seen = stand(cluster, 200, 600)
+    assert [seen.false, seen.excused, seen.holds()] == [1, 0, False]
+    assert cluster.looks == 2
+    assert len(seen.told) == 1
+
+
+def test_who_was_late_itself_may_say_so_after_the_others() -> None:
+    seen = stand(Flooded(late_at_look=2), 200, 0.1)
+    assert [seen.false, seen.excused, seen.holds()] == [0, 1, True]
+    assert "n3 not let run for 400 ms" in seen.told[0]
 
 
 def test_a_full_comparison_measures_fail_over_at_the_best_settings(
