@@ -282,8 +282,9 @@ class Choice(NamedTuple):
         """Say how busy the machine was with other things."""
         late, noise = self.wake_late_us, self.noise
         return (
-            f"{noise['cores']:.0f} cores, of which other things took {noise['others_cores']}; a "
-            f"sleep of 1 ms ended {late.p50:.0f} us late, one in a hundred {late.p99:.0f}."
+            f"{noise['cores']:.0f} cores, of which other things took {noise['others_cores']} "
+            f"and the host of a virtual machine {noise['stolen_cores']}; a sleep of 1 ms "
+            f"ended {late.p50:.0f} us late, one in a hundred {late.p99:.0f}."
         )
 
     def table(self) -> str:

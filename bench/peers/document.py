@@ -242,6 +242,10 @@ def bars(verdicts: Iterable[Verdict]) -> str:
     return table(["", "bar", "aim", "is", ""], rows)
 
 
+def _cores(ledger: Ledger, which: str) -> str:
+    return spread(ledger.noise(which), 2) or "an unknown number of"
+
+
 def part(ledger: Ledger, verdicts: Sequence[Verdict], pictures: Iterable[tuple[str, str]]) -> str:
     """Return all of it: what goes between the marks."""
     about = "; ".join(f"{name} {said}" for name, said in ledger.about.items())
@@ -251,7 +255,8 @@ def part(ledger: Ledger, verdicts: Sequence[Verdict], pictures: Iterable[tuple[s
         f"{about}. {turns} turns, in which the systems alternate; medians, with the least and the "
         "most turn in parentheses. Messages a second are what one client hears while a client at "
         "every node sends as fast as it may; both systems are encrypted. Other things took "
-        f"{spread(ledger.others_cores(), 2) or 'an unknown number of'} cores meanwhile.",
+        f"{_cores(ledger, 'others_cores')} cores meanwhile; the host of a virtual machine took "
+        f"{_cores(ledger, 'stolen_cores')}.",
         "Bars:",
         bars(verdicts),
         "Messages a second:",

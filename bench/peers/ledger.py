@@ -83,10 +83,10 @@ class Ledger:
             shares["p99.9"] = 0.999
         return {name: quantile(samples, share) for name, share in shares.items()}
 
-    def others_cores(self) -> list[float]:
-        """Return how many cores other things took, while each cell was measured."""
+    def noise(self, which: str) -> list[float]:
+        """Return how many cores were not ours, while each cell was measured, for this reason."""
         told = [one.figures.get("noise") for one in self.entries]
-        return [float(one["others_cores"]) for one in told if isinstance(one, dict)]
+        return [float(one[which]) for one in told if isinstance(one, dict) and which in one]
 
     def failures(self) -> list[str]:
         """Say what could not be measured, once each."""

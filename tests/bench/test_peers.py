@@ -172,10 +172,12 @@ def test_tables_and_pictures_go_into_the_document(ledger: Ledger, tmp_path: Path
     page.write_text("\n".join(document.marks_of("bench-peers")))
     ledger.add(Entry(Cell(FLOOD, THEIRS, size=KIB), 0, {"failed": "no <ring>"}))
     for turn, cores in enumerate((0.1, 0.04)):
-        ledger.add(Entry(Cell(IDLE, OURS), turn, {"noise": {"others_cores": cores}}))
+        noise = {"others_cores": cores, "stolen_cores": 2 * cores}
+        ledger.add(Entry(Cell(IDLE, OURS), turn, {"noise": noise}))
     compare.write(ledger, judge(ledger), page, "bench-peers")
     told = page.read_text()
-    assert "Other things took 0.07 (0.04–0.10) cores meanwhile." in told
+    assert "Other things took 0.07 (0.04–0.10) cores meanwhile; the host" in told
+    assert "machine took 0.14 (0.08–0.20)." in told
     assert "- corosync: flood, 3 nodes, MTU 1500, 1024 B: no <ring>" in told
     for file in ("bench-peers-rates.svg", "bench-peers-latencies.svg"):
         assert f"]({file})" in told
