@@ -38,7 +38,7 @@ from bench.failover import (
 from bench.peers import document
 from bench.peers.cells import OURS, THEIRS
 from bench.peers.client import compile_client
-from bench.peers.corosync import Corosync, Pause
+from bench.peers.corosync import Corosync, Pause, patience
 from bench.peers.figures import Noise, Spread, wake_lateness_us
 from bench.peers.network import CannotMeasure, Network
 from bench.peers.ours import Evensong
@@ -48,15 +48,6 @@ from evensong.errors import EvensongError
 
 MARKS = "bench-failover-candidates"
 TOGETHER_US = 1_000_000  # views that shrink within a second shrink for one reason
-# Left to itself corosync gives a link up after half of `token` without an answer, which a flood
-# delays: rings broke every few seconds at 200 ms, and none of it is needed to notice a crash.
-PATIENT_LINKS = (
-    "interface {",
-    "linknumber: 0",
-    "knet_ping_interval: 200",
-    "knet_ping_timeout: 2000",
-    "}",
-)
 LOST = (CannotMeasure, EvensongError, OSError, subprocess.SubprocessError)
 LOOK_EVERY_S = 10  # how often a flood is looked at
 LATE_US = 1_000_000  # a pause and what follows from it are so near each other
@@ -84,7 +75,7 @@ class Candidate(NamedTuple):
         if self.system == THEIRS:
             lines = [f"{key}: {value}" for key, value in self.settings]
             fixed = ("token_coefficient: 0", "token_retransmits_before_loss_const: 2")
-            timeouts = (*lines, *fixed, *(PATIENT_LINKS if transport == "knet" else ()))
+            timeouts = (*lines, *fixed, *patience(transport))
             return Corosync(network, home, client, transport, timeouts, is_realtime=is_realtime)
         table = ", ".join(f'{key} = "{value}ms"' for key, value in self.settings)
         extra = f"timeouts = {{ {table} }}"

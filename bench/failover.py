@@ -28,7 +28,7 @@ from typing import NamedTuple
 from bench.peers import document
 from bench.peers.client import compile_client
 from bench.peers.command import parser_of, run
-from bench.peers.corosync import LOWEST, Corosync
+from bench.peers.corosync import LOWEST, Corosync, patience
 from bench.peers.figures import Noise, Spread, wake_lateness_us
 from bench.peers.network import CannotMeasure, Network
 from bench.peers.ours import Break, Evensong
@@ -231,7 +231,12 @@ def measure(kills: int, flood_s: float, transport: str, *, is_realtime: bool) ->
         turns: dict[str, Callable[[Path], Cluster]] = {
             "fast": lambda home: Evensong(network, home, client, "fast", is_realtime=is_realtime),
             "corosync": lambda home: Corosync(
-                network, home, client, transport, LOWEST, is_realtime=is_realtime
+                network,
+                home,
+                client,
+                transport,
+                (*LOWEST, *patience(transport)),
+                is_realtime=is_realtime,
             ),
             "lan": lambda home: Evensong(network, home, client, "lan", is_realtime=is_realtime),
         }
