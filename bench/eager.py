@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import evensong
 from evensong import Group, MemberId, Message, View
-from evensong.bench.member import BATCH_BYTES, SAMPLES_MAX, STAMP
+from evensong.bench.member import SAMPLES_MAX, STAMP, batch_of
 from evensong.errors import EvensongError
 
 GROUP = "overload"
@@ -72,7 +72,7 @@ async def _listen(task: Task, group: Group, seen: Seen) -> None:
 
 async def _send(task: Task, group: Group) -> None:
     rest = bytes(task.size - STAMP.size)
-    count = max(1, BATCH_BYTES // task.size)
+    count = batch_of(task.size)
     while True:
         payload = STAMP.pack(time.monotonic_ns()) + rest
         await group.send_many([payload] * count)

@@ -35,7 +35,7 @@ from bench.peers.figures import Noise
 from bench.peers.network import CannotMeasure
 from bench.peers.waiting import now_us
 from evensong.bench.groups import quantile
-from evensong.bench.member import BATCH_BYTES
+from evensong.bench.member import FRAME_BYTES
 from evensong.cli.up import interruptible
 from evensong.client.dialogue import SEND_WINDOW
 from evensong.daemon.control import ask
@@ -324,7 +324,7 @@ def _bounds(ring: Ring) -> dict[str, int]:
     One client of each daemon sends. What it has under way is bounded by its window, beyond which
     it goes by one batch, laid out as frames.
     """
-    return {"to_send": SEND_WINDOW + 2 * BATCH_BYTES, "to_client": ring.settings().client_queue}
+    return {"to_send": SEND_WINDOW + 2 * FRAME_BYTES, "to_client": ring.settings().client_queue}
 
 
 def _number(told: Mapping[str, object]) -> int:

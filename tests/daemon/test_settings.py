@@ -4,12 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from evensong.client.packing import pack
+from evensong.core.groups.limits import BATCH_MAX
+from evensong.core.groups.packet import PACKET_SIZE
 from evensong.core.ids import PROCESSORS_MAX
 from evensong.core.totem.parameters import PROFILES
 from evensong.core.totem.parameters import Parameters as RingParameters
 from evensong.core.transis.parameters import LAN as LANSIS_LAN
+from evensong.daemon.rowsize import width_of
 from evensong.daemon.settings import (
+    DATAGRAM_MAX,
     FILE_MAX,
+    PACKET,
     Address,
     Multicast,
     Settings,
@@ -235,6 +241,13 @@ def test_groups_have_bounds_that_can_work() -> None:
         settings.limits().check()
         assert settings.client_queue >= 4 * settings.message_max
     assert parsed(client_queue="1MiB", message_max="64KiB").client_queue == 2**20
+
+
+@pytest.mark.parametrize("packet", [1_400, PACKET, DATAGRAM_MAX])
+def test_a_full_frame_travels_whole(packet: int) -> None:
+    room = width_of(packet) * parsed(packet=packet).limits().payload_max
+    assert room >= PACKET_SIZE + BATCH_MAX
+    assert [len(frame) for frame in pack([bytes(8_192)] * 8, BATCH_MAX)] == [7, 1]
 
 
 def test_a_majority_is_of_all_daemons_unless_said_otherwise() -> None:

@@ -24,7 +24,8 @@ GROUP: Final = "bench"
 STAMP: Final = struct.Struct("!q")  # nanoseconds
 SIZE_LEAST: Final = STAMP.size
 AHEAD_BYTES: Final = 500_000  # own messages under way, at full speed
-BATCH_BYTES: Final = 55_000  # handed over at a time: what one frame holds
+FRAME_BYTES: Final = 57_400  # handed over at a time: what one frame holds,
+ENTRY_BYTES: Final = 2  # and what a message takes there beside itself
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
 TICK_NS: Final = 500_000  # between two looks at what is due, if it is much
 LEAST_NS: Final = 1_000  # to sleep; 0 would be for ever
@@ -80,6 +81,11 @@ class Counts:
                 self.samples.append((now - STAMP.unpack_from(one.payload)[0]) // 1_000)
 
 
+def batch_of(size: int) -> int:
+    """How many messages of this size are handed over at a time."""
+    return max(1, FRAME_BYTES // (ENTRY_BYTES + size))
+
+
 class Sender:
     """Sends as much as it may, or what is due."""
 
@@ -97,7 +103,7 @@ class Sender:
             await self._at_full_speed()
 
     async def _at_full_speed(self) -> None:
-        batch = max(1, BATCH_BYTES // self._task.size)
+        batch = batch_of(self._task.size)
         under_way: deque[Receipt] = deque()
         while True:
             under_way.append(await self._send(time.monotonic_ns(), batch))

@@ -16,7 +16,7 @@ LENGTH_MAX: Final = 2**30  # no message is longer, whatever the settings
 DEFICIT: Final = 16 * 1_024  # bytes that a session may send before the next one's turn
 PAYLOAD_LEAST: Final = 400  # every control message but directories and destinations fits
 PAYLOAD_MOST: Final = 64_000
-BATCH_MAX: Final = 56 * 1_024  # bytes of a frame of several messages
+BATCH_MAX: Final = 57_500  # bytes of a frame of several messages: 7 of 8 KiB, 56 of 1 KiB
 COPIED_MAX: Final = 4_096  # bytes of a frame that are copied; a longer one may stay where it lies
 CHUNK_LEAST: Final = 64  # a smaller piece of a large message waits for the next packet
 
