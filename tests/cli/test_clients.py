@@ -59,6 +59,51 @@ def test_send_reads_lines(
     assert got == [b"one", b"", b"\xff", b"three"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("g --safe one two", id="behind an option"),
+        pytest.param("--name ann g one --safe two", id="on both sides of it"),
+        pytest.param("g --safe -- one two", id="behind two dashes"),
+    ],
+)
+def test_messages_may_stand_anywhere_among_options(
+    words: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with connect(server.address) as es, es.join("g") as group:
+        assert main(["send", server.address, *words.split()]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
+        events = [group.next_event(30.0) for _ in range(3)]
+    got = [(one.payload, one.service) for one in events if isinstance(one, Message)]
+    assert got == [(b"one", Service.SAFE), (b"two", Service.SAFE)]
+
+
+def test_a_message_may_look_like_an_option(server: Server) -> None:
+    with connect(server.address) as es, es.join("g") as group:
+        assert main(["send", server.address, "g", "--safe", "--", "-x", "--"]) == 0
+        events = [group.next_event(30.0) for _ in range(3)]
+    assert [one.payload for one in events if isinstance(one, Message)] == [b"-x", b"--"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("send", "g --safe one --saver"),
+        ("recv", "g --json h --jsn"),
+        ("status", "--json --jsn"),
+    ],
+)
+def test_what_no_command_takes_is_answered_with_its_usage(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "n1", *words.split()])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: evensong {command} ")
+    assert said.endswith(f"unrecognized arguments: {words.split()[-1]}\n")
+
+
 @pytest.mark.parametrize("service", ["basic", "fifo", "causal", "agreed", "safe"])
 def test_send_asks_for_a_service(
     service: str, server: Server, capsys: pytest.CaptureFixture[str]

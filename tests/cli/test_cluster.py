@@ -18,7 +18,7 @@ def test_a_key_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path = str(tmp_path / "cluster.key")
     assert main(["keys", "new", path, "--json"]) == EXIT_OK
     assert json.loads(capsys.readouterr().out)["file"] == path
-    assert main(["keys", "new", path]) == EXIT_UNREACHABLE
+    assert main(["keys", "new", path]) == EXIT_USAGE
     assert "never overwritten" in capsys.readouterr().err
 
 
@@ -111,6 +111,15 @@ def test_a_variable_that_overrides_nothing_is_pointed_out(
         assert json.loads(capsys.readouterr().out)["idle_variables"] == ["EVENSONG_NOED"]
         cluster.start()
         wait_for("the log to tell", lambda: "EVENSONG_NOED overrides nothing" in cluster.log(1))
+
+
+def test_a_variable_that_is_wrong_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENSONG_NODE", "x")
+    with LocalCluster(tmp_path, 1) as cluster:
+        assert main(["config", "check", str(cluster.config(1))]) == EXIT_USAGE
+    assert "node by EVENSONG_NODE: takes a number" in capsys.readouterr().out
 
 
 def test_a_daemon_that_lacks_something_exits_with_3(

@@ -250,7 +250,7 @@ def test_what_is_no_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "spool-000000.spool").write_bytes(b"rubbish!")
     for name, why in (
-        ("gone", "not a directory"),
+        ("gone", "there is no such directory"),
         ("empty", "has no trace in it"),
         ("damaged", "spool-000000.spool: is no spool of a trace"),
     ):

@@ -6,7 +6,7 @@ import pytest
 
 from evensong.core.totem.parameters import LAN
 from evensong.core.transis.parameters import LAN as LANSIS_LAN
-from evensong.daemon.diagnosis import Finding, diagnose, summary
+from evensong.daemon.diagnosis import Finding, diagnose, sentences, summary
 from evensong.daemon.facts import AboutFacts, Facts, PeerFacts, from_json, to_json
 
 ABOUT = AboutFacts(
@@ -156,6 +156,14 @@ def test_a_one_way_link_differs_from_silence() -> None:
     gone = only(facts(silent(2, heard_ms_ago=30_000), peer(3)))
     assert gone.cause == "silent"
     assert "nothing comes from n2 at 10.0.0.2:5405" in gone.sentence
+
+
+def test_what_several_find_is_said_once() -> None:
+    gone = silent(3, heard_ms_ago=30_000)
+    here, there = facts(peer(2), gone), facts(peer(1), gone, node=2, name="n2")
+    one = only(here).sentence
+    assert sentences(diagnose([here])) == [one]
+    assert sentences(diagnose([here, there])) == [f"{one} (found by n1 and n2)"]
 
 
 def test_the_report_of_the_other_explains_a_one_way_link() -> None:

@@ -92,7 +92,9 @@ def test_the_environment_overrides_the_file() -> None:
 
 
 def test_a_bad_override_names_its_key() -> None:
-    with pytest.raises(BadSettings, match=r"node: takes a number from 1 to 4294967295; got 'two'"):
+    with pytest.raises(
+        BadSettings, match=r"node by EVENSONG_NODE: takes .* to 4294967295; got 'two'"
+    ):
         parse(GOOD, Path("base"), {"EVENSONG_NODE": "two"})
 
 
@@ -101,7 +103,7 @@ def test_an_override_that_looks_like_a_number_may_be_a_text() -> None:
     settings = parse(GOOD, Path("base"), environment)
     assert (settings.cluster, settings.name) == ("123", "true")
     assert settings.keys == (Path("base/7"),)
-    with pytest.raises(BadSettings, match=r"node: takes a number .*; got 0"):
+    with pytest.raises(BadSettings, match=r"node by EVENSONG_NODE: takes a number .*; got 0"):
         parse(GOOD, Path("base"), {"EVENSONG_NODE": "0"})
 
 
@@ -133,7 +135,8 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         ({"node": "one"}, "node: takes a number"),
         ({"node": 9}, "node 9 is not in peers (1, 2, 3); add it there, or give listen"),
         ({"listen": "here"}, 'listen: takes "host:port"'),
-        ({"listen": "here:0"}, 'listen: takes "host:port"'),
+        ({"listen": "here:0"}, "listen: takes a port from 1 to 65535; got 'here:0'"),
+        ({"peers": {"2": "a:65536"}}, "peers: node 2 takes a port from 1 to 65535"),
         ({"listen": 5405}, "listen: takes a text"),
         ({"listen": "a..b:7000"}, "listen: takes a host whose name has 1 to 63 letters"),
         ({"listen": f"{'a' * 70}:7000"}, "listen: takes a host whose name has 1 to 63 letters"),

@@ -120,7 +120,7 @@ def damaged(tmp_path: Path, table: str) -> tuple[Path, pa.Table]:
 
 
 def test_a_path_that_is_no_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match="nowhere: not a directory"):
+    with pytest.raises(BadTrace, match="nowhere: there is no such directory"):
         read_trace(tmp_path / "nowhere")
     with pytest.raises(BadTrace, match="has no run_id="):
         read_trace(tmp_path)

@@ -127,6 +127,7 @@ def _start(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for us; we end them
     )
 
 

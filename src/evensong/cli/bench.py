@@ -132,10 +132,15 @@ def _run_groups(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _turns(told: dict[str, object]) -> str:
+    word = "turn" if told["turns"] == 1 else "turns"
+    return f"{told['turns']} {word} of {told['seconds']} s"
+
+
 def _sentence(told: dict[str, object]) -> str:
     return (
         f"{told['nodes']} daemons, {told['nodes']} clients that send {told['size']}-byte messages, "
-        f"{told['service']}, by {told['api']}; {told['turns']} turns of {told['seconds']} s\n"
+        f"{told['service']}, by {told['api']}; {_turns(told)}\n"
         f"{told['delivered_per_s']:,.0f} messages/s at each client ({told['mb_per_s']:,.1f} MB/s), "
         f"p50 {told['p50_us']:,} us, p99 {told['p99_us']:,} us, "
         f"{told['cpu_us_per_message']:.2f} us of CPU a message, "
@@ -250,7 +255,7 @@ def _daemons_table(told: dict[str, object]) -> str:
     assert isinstance(cells, list)
     lines = [
         f"daemons and a client at each, all send {told['size']}-byte messages; {told['cores']} "
-        f"cores, {told['turns']} turns of {told['seconds']} s; median [min - max]",
+        f"cores, {_turns(told)}; median [min - max]",
         f"messages/s at one client, and how long an agreed one takes at {told['rate']:.0f}/s",
     ]
     for cell in cells:
@@ -307,8 +312,8 @@ def _engines_table(told: dict[str, object]) -> str:
     cells = told["cells"]
     assert isinstance(cells, list)
     lines = [
-        f"cores in one process, all send {told['size']}-byte messages; {told['turns']} turns of "
-        f"{told['seconds']} s of CPU; median [min - max]",
+        f"cores in one process, all send {told['size']}-byte messages; "
+        f"{_turns(told)} of CPU; median [min - max]",
         "messages/s where each processor has such a CPU to itself, and what one costs it there",
     ]
     for cell in cells:
@@ -332,7 +337,7 @@ def _table(told: dict[str, object]) -> str:
     assert isinstance(ways, list)
     lines = [
         f"{told['nodes']} daemons, {told['size']}-byte datagrams, {told['cores']} cores, "
-        f"{told['turns']} turns of {told['seconds']} s; median [min - max]",
+        f"{_turns(told)}; median [min - max]",
         f"{'plain UDP, no order':24}{_range(floor):>28} packets/s",
     ]
     for way in ways:

@@ -14,7 +14,7 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.targets import states_of, understood
-from evensong.cli.text import counts, table
+from evensong.cli.text import counts, long_ago, table
 from evensong.errors import BadRequest, BadSettings, CannotStart, Unreachable
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def register(subparsers: Subparsers) -> None:
         "targets",
         type=Path,
         nargs="+",
-        metavar="CONFIG|STATE_DIR",
+        metavar="CONFIG|STATE_DIR|ADDRESS",
         help="a daemon's settings, its state directory or its address; "
         "several daemons explain each other",
     )
@@ -131,7 +131,7 @@ def _start_problems(config: Path) -> list[str]:
 
 
 def _told(reports: "list[Facts]", findings: "list[Finding]") -> list[str]:
-    from evensong.daemon.diagnosis import summary
+    from evensong.daemon.diagnosis import sentences, summary
 
     lines: list[str] = []
     for facts in reports:
@@ -142,7 +142,7 @@ def _told(reports: "list[Facts]", findings: "list[Finding]") -> list[str]:
             head = ["peer", "answers", "rtt", "packet", "clock", "lateness", "refused", "refuses"]
             lines += [f"  {line}" for line in table([head, *map(_row, facts.peers)])]
     if findings:
-        lines += ["", "found:", *(f"  {finding.sentence}" for finding in findings)]
+        lines += ["", "found:", *(f"  {one}" for one in sentences(findings))]
     elif reports:
         lines += ["", "nothing is wrong"]
     return lines
@@ -150,7 +150,7 @@ def _told(reports: "list[Facts]", findings: "list[Finding]") -> list[str]:
 
 def _row(peer: "PeerFacts") -> list[str]:
     about = peer.about
-    heard = "never heard" if peer.heard_ms_ago is None else f"heard {peer.heard_ms_ago} ms ago"
+    heard = "never heard" if peer.heard_ms_ago is None else f"heard {long_ago(peer.heard_ms_ago)}"
     return [
         peer.name,
         f"{peer.answers} of {peer.probes}" if peer.answers else heard,

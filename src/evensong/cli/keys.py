@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from evensong.cli.command import EXIT_OK, Subparsers, add_command
+from evensong.errors import BadParameters, CannotStart
 
 
 def register(subparsers: Subparsers) -> None:
@@ -25,7 +26,10 @@ def run(args: argparse.Namespace) -> int:
     """Write a new key, readable by its owner alone."""
     from evensong.daemon.keys import write_new_key
 
-    key = write_new_key(args.file)
+    try:
+        key = write_new_key(args.file)
+    except CannotStart as error:
+        raise BadParameters(str(error)) from None  # it is FILE that is wrong
     if args.json:
         print(json.dumps({"file": str(args.file), "key_id": key.key_id}))
     else:

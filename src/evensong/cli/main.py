@@ -136,10 +136,23 @@ def _parse(
     parser: argparse.ArgumentParser, argv: Sequence[str] | None, args: argparse.Namespace
 ) -> None:
     try:
-        parser.parse_args(argv, args)
+        _, rest = parser.parse_known_args(argv, args)
+        if rest:
+            _take_rest(parser, args, rest)
     except SystemExit:
         _flush()  # help and version are output too
         raise
+
+
+def _take_rest(parser: argparse.ArgumentParser, args: argparse.Namespace, rest: list[str]) -> None:
+    """Take arguments that stand behind an option, where the first of them might have stood."""
+    name: str = getattr(args, "repeated", "")
+    begin = rest.index("--") if "--" in rest else len(rest)
+    strange = [one for one in rest[:begin] if one.startswith("-") and one != "-"] if name else rest
+    if strange:
+        of_command: argparse.ArgumentParser = getattr(args, "parser", parser)
+        of_command.error(f"unrecognized arguments: {' '.join(strange)}")
+    setattr(args, name, [*getattr(args, name), *rest[:begin], *rest[begin + 1 :]])
 
 
 def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:

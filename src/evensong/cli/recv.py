@@ -20,6 +20,7 @@ def register(subparsers: Subparsers) -> None:
     )
     add_target(parser)
     parser.add_argument("groups", metavar="GROUP", nargs="+", help="a group to join")
+    parser.set_defaults(repeated="groups")
     parser.add_argument(
         "--count", type=number(1, 2**62), metavar="N", help="stop after so many messages"
     )

@@ -22,7 +22,7 @@ def register(subparsers: Subparsers) -> None:
         "targets",
         type=Path,
         nargs="+",
-        metavar="CONFIG|STATE_DIR",
+        metavar="CONFIG|STATE_DIR|ADDRESS",
         help="a daemon's settings, its state directory or its address",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")

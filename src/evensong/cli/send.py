@@ -36,8 +36,9 @@ def register(subparsers: Subparsers) -> None:
         metavar="MESSAGE",
         nargs="*",
         default=[],  # else argparse calls it required where another argument is missing
-        help="text; without any, each line of the input",
+        help="text; without any, each line of the input; behind `--` also one like -x",
     )
+    parser.set_defaults(repeated="messages")
     parser.add_argument("--id", metavar="TEXT", help="the identity of the message, if it is one")
     promised = parser.add_mutually_exclusive_group()
     promised.add_argument(

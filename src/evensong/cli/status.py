@@ -13,7 +13,7 @@ from evensong.cli.command import (
     add_command,
 )
 from evensong.cli.targets import states_of, understood
-from evensong.cli.text import counts, table
+from evensong.cli.text import counts, long_ago, table
 from evensong.core.engine import TOTEM
 from evensong.errors import BadRequest, Unreachable
 
@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
         "targets",
         type=Path,
         nargs="+",
-        metavar="CONFIG|STATE_DIR",
+        metavar="CONFIG|STATE_DIR|ADDRESS",
         help="a daemon's settings, its state directory or its address",
     )
     parser.add_argument(
@@ -214,7 +214,7 @@ def _details(one: dict[str, object]) -> str:
     ]
     for peer, about in peers.items():
         heard = about["heard_ms_ago"]
-        word = "never heard" if heard is None else f"heard {heard} ms ago"
+        word = "never heard" if heard is None else f"heard {long_ago(heard)}"
         refused = f", refused: {counts(about['refused'])}" if about["refused"] else ""
         ignored = ", ignored" if about["ignored"] else ""
         lines.append(f"  peer {peer} at {about['configured']}: {word}{ignored}{refused}")

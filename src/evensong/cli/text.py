@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     )
 
 
+def long_ago(ms: int) -> str:
+    """Say how long something is past; on an idle ring nobody says a word for seconds."""
+    return f"{ms} ms ago" if ms < 1_000 else f"{ms / 1e3:.1f} s ago"
+
+
 def counts(by_reason: object) -> str:
     """Return counters by reason on one line."""
     if not isinstance(by_reason, dict) or not by_reason:

@@ -36,6 +36,17 @@ def diagnose(reports: Sequence[Facts]) -> list[Finding]:
     return found
 
 
+def sentences(findings: Sequence[Finding]) -> list[str]:
+    """Return what was found, each sentence once; where several found the same, who did."""
+    seen: dict[str, list[ProcessorId]] = {}
+    for finding in findings:
+        seen.setdefault(finding.sentence, []).append(finding.seen_by)
+    return [
+        sentence if len(by) == 1 else f"{sentence} (found by {_listed(by)})"
+        for sentence, by in seen.items()
+    ]
+
+
 def summary(facts: Facts) -> str:
     """Say in one sentence how this daemon stands."""
     configured = len(facts.peers) + 1

@@ -46,6 +46,7 @@ TIMEOUTS: Final = {TOTEM: SCALED, TRANSIS: LANSIS_TIMES}
 # What fits a path of 9000 bytes, behind the larger of the two IP headers (40) and that of UDP (8);
 DATAGRAM_MAX: Final = 8_952
 PACKET: Final = 1_452  # and one of 1500, which is what people have.
+PORT_MAX: Final = 65_535
 PACKET_LEAST: Final = 548  # what every IPv4 path carries, behind its headers
 QUEUED_VISITS: Final = 4  # visits' worth of packets that clients may have queued before they slow
 QUEUED_LEAST: Final = 200  # packets, however few a visit may send
@@ -328,7 +329,8 @@ class _Reader:
             if override is not None and raw != override:
                 with suppress(ValueError):
                     return read(override)  # a text that happens to look like something else
-            raise BadSettings(f"{key}: {error}; got {raw!r}") from None
+            where = key if override is None else f"{key} by {PREFIX}{key.upper()}"
+            raise BadSettings(f"{where}: {error}; got {raw!r}") from None
 
     def refuse_the_rest(self) -> None:
         for key in self._table:
@@ -446,8 +448,10 @@ def _node(raw: object) -> ProcessorId:
 def _address(raw: object) -> Address:
     text = _text(raw)
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+    if not colon or not host or not port.isdecimal():
         raise ValueError('takes "host:port", or "[host]:port" for IPv6')
+    if not 1 <= int(port) <= PORT_MAX:
+        raise ValueError(f"takes a port from 1 to {PORT_MAX}")
     host = host.removeprefix("[").removesuffix("]")
     try:
         host.encode("idna")  # as looking it up does

@@ -13,7 +13,14 @@ from evensong.core.ids import ProcessorId
 from evensong.errors import BadTrace
 from evensong.trace.assembly import Assembly, TracedLife
 from evensong.trace.columns import part_name
-from evensong.trace.parquet import TABLES_IN_TURN, add_part, node_of, read_run, runs_in
+from evensong.trace.parquet import (
+    TABLES_IN_TURN,
+    add_part,
+    no_directory,
+    node_of,
+    read_run,
+    runs_in,
+)
 from evensong.trace.spool import Fragment, read_spool, serial_of, spools_in
 
 ATTEMPTS: Final = 20  # a file that is gone was renamed or converted under our eyes
@@ -38,7 +45,7 @@ def find(path: Path) -> list[Place]:
     `evensong up` makes it.
     """
     if not path.is_dir():
-        raise BadTrace(f"{path}: not a directory")
+        raise BadTrace(f"{path}: {no_directory(path)}")
     if path.name.startswith("run_id=") or is_trace(path):
         is_beside_lock = (path.parent / LOCK_NAME).exists()
         return [Place(path, path.parent if is_beside_lock else None)]

@@ -89,10 +89,15 @@ def _check_own_sends(life: Life) -> None:
             raise BadTrace(f"node={life.node}: sends of {send.unit_id}, a unit of another life")
 
 
+def no_directory(path: Path) -> str:
+    """Say what a path is that is no directory."""
+    return "not a directory" if path.exists() else "there is no such directory"
+
+
 def runs_in(root: Path) -> dict[str, Path]:
     """Return the run that a path is (`…/run_id=x`), or all runs below a directory, by run id."""
     if not root.is_dir():
-        raise BadTrace(f"{root}: not a directory")
+        raise BadTrace(f"{root}: {no_directory(root)}")
     runs = [root] if root.name.startswith("run_id=") else sorted(root.glob("run_id=*"))
     for run in runs:
         if not run.is_dir():
