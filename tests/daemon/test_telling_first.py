@@ -10,10 +10,11 @@ from evensong.core.groups.events import Delivered, SessionEvent
 from evensong.core.groups.frame import encode_whole
 from evensong.core.groups.limits import Limits
 from evensong.core.stable import FIRST_START
+from evensong.core.totem.ordering import ALONE_VISITS
 from evensong.core.totem.parameters import PROFILES
 from evensong.core.totem.ring import SingleRing
 from evensong.daemon.datagrams import Datagrams
-from evensong.daemon.driver import Driver, Life, clock
+from evensong.daemon.driver import FEW_FRAMES, LITTLE_BYTES, Driver, Life, clock
 from evensong.daemon.opening import Opener
 from evensong.daemon.seal import Sealer, make_key
 from evensong.daemon.settings import DATAGRAM_MAX, PACKET, Address
@@ -78,6 +79,17 @@ class Pair:
                     driver.core.expire(now)
                 driver.perform()
 
+    def let_speak_alone(self, heard: "Heard") -> None:
+        """Let the first send one by one until the token lingers with it."""
+        speaker = self.drivers[1]
+        for number in range(2, 2 + 4 * ALONE_VISITS):
+            before = len(heard.when_told)
+            heard.say(number, 1)
+            self.turn_until(lambda before=before: len(heard.when_told) > before)  # type: ignore[misc]
+        self.turn_until(lambda: holds_token(speaker))
+        heard.when_told.clear()
+        heard.when_written.clear()
+
     def close(self) -> None:
         for driver in self.drivers.values():
             driver.watch.close()
@@ -123,6 +135,11 @@ class Heard:
             self.driver.core.groups.send(self.session, frame, 0)
         self.driver.core.submit(clock())
 
+    def check_ring_was_first(self) -> None:
+        assert self.when_written == []
+        assert len(self.when_told) == 1
+        assert self.when_told[0] > self.sent_before
+
 
 def test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast(pair: Pair) -> None:
     heard = Heard(pair)
@@ -141,6 +158,27 @@ def test_of_several_messages_or_a_large_one_the_ring_hears_before_the_clients_do
     pair.turn_until(lambda: holds_token(pair.drivers[1]))
     heard.say(2, frames, size)
     pair.drivers[1].perform()
-    assert heard.when_written == []
-    assert len(heard.when_told) == 1
-    assert heard.when_told[0] > heard.sent_before
+    heard.check_ring_was_first()
+
+
+def test_a_few_messages_are_written_before_they_are_broadcast_where_the_token_stays(
+    pair: Pair,
+) -> None:
+    heard = Heard(pair)
+    pair.let_speak_alone(heard)
+    heard.say(1_000, 3)
+    pair.drivers[1].perform()
+    assert heard.when_told == heard.when_written == [heard.sent_before]
+    assert heard.sent.sent > heard.sent_before
+
+
+@pytest.mark.parametrize(("frames", "size"), [(2 * FEW_FRAMES, 8), (3, LITTLE_BYTES // 2)])
+def test_of_more_than_a_few_the_ring_hears_first_though_the_token_stays(
+    pair: Pair, frames: int, size: int
+) -> None:
+    heard = Heard(pair)
+    pair.let_speak_alone(heard)
+    heard.say(1_000, frames, size)
+    assert holds_token(pair.drivers[1])
+    pair.drivers[1].perform()
+    heard.check_ring_was_first()

@@ -496,7 +496,7 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a message by itself waits until the ring is served",
         "../../daemon/driver.py",
-        "if events and self.delivered - before == 1 and _is_alone(events):",
+        "if events and _is_little(events, self._told_first(self.delivered - before)):",
         "if False and events:",
         "tests/daemon/test_telling_first.py::"
         "test_a_message_by_itself_is_written_to_its_client_before_it_is_broadcast",
@@ -504,9 +504,49 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "the ring waits until a client has been written a large message",
         "../../daemon/driver.py",
-        "return len(sizes) == 1 and sizes[0] <= ALONE_BYTES",
-        "return len(sizes) == 1",
+        "return 0 < len(sizes) <= frames_max and sum(sizes) <= LITTLE_BYTES",
+        "return 0 < len(sizes) <= frames_max",
         "tests/daemon/test_telling_first.py::"
         "test_of_several_messages_or_a_large_one_the_ring_hears_before_the_clients_do",
+    ),
+    Mutant(
+        "the ring waits until clients have been told of several messages",
+        "../../daemon/driver.py",
+        "return 1 if delivered == 1 else 0",
+        "return FEW_FRAMES",
+        "tests/daemon/test_telling_first.py::"
+        "test_of_several_messages_or_a_large_one_the_ring_hears_before_the_clients_do",
+    ),
+    Mutant(
+        "a few messages wait until they are broadcast, though nobody waits for the token",
+        "../../daemon/driver.py",
+        "            return FEW_FRAMES\n        return 1",
+        "            return 1\n        return 1",
+        "tests/daemon/test_telling_first.py::"
+        "test_a_few_messages_are_written_before_they_are_broadcast_where_the_token_stays",
+    ),
+    Mutant(
+        "the token lingers only with who has nothing to send",
+        "holder.py",
+        "if not rest_us or (has_backlog and not self._may_send_held()):",
+        "if not rest_us or has_backlog:",
+        UNIT + "test_states_timers.py::"
+        "test_what_waited_for_the_token_goes_out_at_once_and_the_token_lingers",
+    ),
+    Mutant(
+        "the token stays with who sends though somebody waits for the safe line",
+        "holder.py",
+        "return not self.is_hurried and self.ring.is_mine()",
+        "return self.ring.is_mine()",
+        UNIT + "test_states_timers.py::"
+        "test_a_token_lingers_with_nobody_while_somebody_waits_for_the_safe_line",
+    ),
+    Mutant(
+        "a token that goes on at once counts as held",
+        "holder.py",
+        "self.send_held(now, was_held=False) if has_backlog",
+        "self.send_held(now) if has_backlog",
+        UNIT + "test_states_timers.py::"
+        "test_a_token_that_goes_on_as_soon_as_it_has_come_was_not_held",
     ),
 )

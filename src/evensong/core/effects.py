@@ -199,7 +199,10 @@ class Deliver:
 
     def count(self) -> int:
         """How many they are."""
-        return sum(part.last_seq - part.first_seq + 1 for part in self.parts)
+        count = 0
+        for part in self.parts:
+            count += part.last_seq - part.first_seq + 1
+        return count
 
 
 @final

@@ -148,10 +148,10 @@ class Node(Core):
         """Hand over the next packets, packed now; foreign ones get half, if they need it."""
         self._climb()
         foreign, queue = self.foreign, self.groups.queue
-        if foreign is None:
+        if foreign is None or not (waiting := foreign.backlog()):
             return queue.pull(packets_max)
         # Who is asked for one packet at a time gives of either in turn.
-        reserved = min(foreign.backlog(), packets_max // 2 or queue.origin.last_no & 1)
+        reserved = min(waiting, packets_max // 2 or queue.origin.last_no & 1)
         packets = queue.pull(packets_max - reserved)
         packets += foreign.pull(packets_max - queue.weight(packets), queue.origin)
         return packets

@@ -57,7 +57,8 @@ ONLY_REGULAR: Final = frozenset([wire.REGULAR])
 CHORES_US: Final = 1_000_000
 SLEPT_US: Final = 20  # to ask what is ready takes 2 or 3; to sleep and be woken, more
 BREAKS_MAX: Final = 64  # that are remembered
-ALONE_BYTES: Final = 16_384  # of a message for which the ring may wait
+LITTLE_BYTES: Final = 16_384  # of messages for which the ring may wait
+FEW_FRAMES: Final = 16  # for which it does while the token stays here
 unpack_header: Final = wire.HEADER.unpack_from
 STRANGER: Final = 0  # whom refusals are booked on that no peer can be blamed for
 
@@ -82,10 +83,10 @@ class Timed(Protocol):
         ...
 
 
-def _is_alone(events: list[SessionEvent]) -> bool:
-    """Whether clients are told one frame, and not a large one."""
+def _is_little(events: list[SessionEvent], frames_max: int) -> bool:
+    """Whether clients are told a frame, or a few, and nothing large."""
     sizes = [len(event.frame) for event in events if isinstance(event, Delivered)]
-    return len(sizes) == 1 and sizes[0] <= ALONE_BYTES
+    return 0 < len(sizes) <= frames_max and sum(sizes) <= LITTLE_BYTES
 
 
 def _ignore_events(_events: list[SessionEvent]) -> None:
@@ -360,13 +361,14 @@ class Driver:
     def perform(self) -> None:
         """Perform the node's effects, and tell its sessions what is to be told.
 
-        The ring goes before its clients, but for a message by itself: whoever sent it waits for it,
-        and the ring waits no longer than a write or two take.
+        The ring goes before its clients, but for a message by itself, and for a few where the token
+        stays: whoever sent them waits for them, and the ring waits no longer than a write or two
+        take.
         """
         before = self.delivered
         self._perform_effects()
         events = self._drain_events()
-        if events and self.delivered - before == 1 and _is_alone(events):
+        if events and _is_little(events, self._told_first(self.delivered - before)):
             self.tell(events)
             self.write_few(clock())
             events = self._drain_events()
@@ -377,6 +379,12 @@ class Driver:
                 self._perform_effects()
                 self._transmit()
             events = self._drain_events()
+
+    def _told_first(self, delivered: int) -> int:
+        """How many frames clients may be told before what was sent is transmitted."""
+        if self.core.rests():
+            return FEW_FRAMES
+        return 1 if delivered == 1 else 0
 
     def _drain_events(self) -> list[SessionEvent]:
         """Return what sessions are to be told; nothing that may rest on a ring not on record."""

@@ -1,6 +1,6 @@
 """The state x event table, cell by cell [SRP §5]: an idle ring, timers, and the whole table."""
 
-from evensong.core.effects import Broadcast, Service
+from evensong.core.effects import Broadcast, Effect, Service, TokenVisit
 from evensong.core.ids import RingId
 from evensong.core.run import run_of
 from evensong.core.totem import wire
@@ -150,6 +150,13 @@ def lingering(parameters: Parameters | None = None) -> tuple[Bench, Desk]:
     return bench, desk
 
 
+def arrival(bench: Bench, node: int) -> list[Effect]:
+    """Carry what is under way until the token is next to come to a node, and hand it over."""
+    while (due := bench.flight[0])[1] != node or due[2][0] != wire.TOKEN:
+        bench.step()
+    return bench[node].receive(bench.flight.popleft()[2])
+
+
 def test_the_token_lingers_with_who_alone_has_been_sending() -> None:
     bench, desk = lingering()
     now = max(desk.now, bench.now)
@@ -168,6 +175,28 @@ def test_what_is_sent_while_the_token_lingers_gets_its_place_at_once() -> None:
     assert desk.machine.timers.hold.deadline == until, "who else may send need not wait longer"
     (token,) = tokens(desk.wait_for(desk.machine.timers.hold))
     assert token.fcc == 2, "it counts as sent at this visit"
+
+
+def test_what_waited_for_the_token_goes_out_at_once_and_the_token_lingers() -> None:
+    bench, desk = lingering()
+    bench.take(2, desk.wait_for(desk.machine.timers.hold))
+    assert desk.submit(b"while it was away") == []
+    bench.run_until(desk.core.rests)
+    assert b"while it was away" in bench.payloads(2)
+    assert not desk.machine.ring.is_idle()
+    assert delivered(desk.submit(b"and on")) == [b"and on"]
+    (token,) = tokens(desk.wait_for(desk.machine.timers.hold))
+    assert token.fcc == 2
+
+
+def test_a_token_that_goes_on_as_soon_as_it_has_come_was_not_held() -> None:
+    bench, desk = lingering()
+    bench.take(2, desk.wait_for(desk.machine.timers.hold))
+    most = desk.machine.parameters.messages_max
+    assert desk.submit(*[b"%d" % number for number in range(most + 1)]) == []
+    visits = [one for one in arrival(bench, 2) if isinstance(one, TokenVisit)]
+    assert [(visit.sent, visit.was_held) for visit in visits] == [(most, False)]
+    assert desk.outbox.backlog() == 1
 
 
 def test_what_is_sent_while_the_token_lingers_keeps_to_a_visits_share() -> None:

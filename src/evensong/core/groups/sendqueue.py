@@ -272,7 +272,7 @@ class SendQueue:
                 middles = self._middles(self._turns[0], left)
                 packets += middles
                 left -= self.weight(middles)
-        if packets:
+        if packets and self._throttled:
             self._relent()
         return packets
 

@@ -176,21 +176,22 @@ class TokenHolder:
         )
 
     def accept(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
-        """Take a token that is new: act on it, or let it rest if there is nothing to do."""
+        """Take a token that is new: act on it, or let it rest; what waits for it goes out first."""
         ring = self.ring
         ring.my_token_seq = token.token_seq
         self.timers.token_retransmit.stop()
         ring.count_idle(token)
         rest_us = self._rest_us(token) if recovery is None else 0
-        if rest_us and not self.source.backlog():
-            self.held_token = token
-            self.timers.hold.start_for(now, rest_us)
-            self.timers.token_loss.start(now)
-            return VisitEnd.HELD
-        return self.visit(token, recovery, now)
+        has_backlog = rest_us > 0 and self.source.backlog() > 0
+        if not rest_us or (has_backlog and not self._may_send_held()):
+            return self.visit(token, recovery, now)
+        self.held_token = token
+        self.timers.hold.start_for(now, rest_us)
+        self.timers.token_loss.start(now)
+        return self.send_held(now, was_held=False) if has_backlog else VisitEnd.HELD
 
     def _rest_us(self, token: RegularToken) -> int:
-        """How long the token may stay here if there is nothing to send; 0 if it may not.
+        """How long the token may stay here, as far as others are concerned; 0 if it may not.
 
         On an idle ring it rests. With who alone has been sending it lingers for a moment: what is
         sent next gets its place at once, in place of waiting for a token that serves nobody else
@@ -204,22 +205,23 @@ class TokenHolder:
         is_needed = self.is_called or self.is_hurried
         return ring.linger_us() if not is_needed and ring.may_linger(token) else 0
 
-    def release_held_token(self, now: int) -> VisitEnd:
-        """Let the token of an idle ring go on: its visit happens now."""
+    def release_held_token(self, now: int, *, was_held: bool = True) -> VisitEnd:
+        """Let a token that rests go on: its visit happens now, or is done."""
         token = self.held_token
         assert token is not None
         self.held_token = None
         self.timers.hold.stop()
-        return self.visit(token, None, now, was_held=True)
+        return self.visit(token, None, now, was_held=was_held)
 
-    def send_held(self, now: int) -> VisitEnd:
+    def send_held(self, now: int, *, was_held: bool = True) -> VisitEnd:
         """Broadcast what there is; if I alone have been sending, the token stays meanwhile.
 
-        It is one visit that takes a moment: what is sent counts as of it when the token goes.
+        It is one visit that takes a moment: what is sent counts as of it when the token goes. A
+        token that has only come, and goes on at once, was not held.
         """
         ring, token = self.ring, self.held_token
         assert token is not None
-        if self.is_hurried or not ring.is_mine():
+        if not self._may_send_held():
             return self.release_held_token(now)
         packets = self._pulled(token, self._backlog(), self.held_weight)
         self.effects.extend(ring.broadcast_new(token, packets))
@@ -230,7 +232,11 @@ class TokenHolder:
         self.regular_at = now
         self.deliver()
         is_done = ring.high_delivered == token.seq and not ring.spoke_safe and not self._backlog()
-        return VisitEnd.HELD if is_done else self.release_held_token(now)
+        return VisitEnd.HELD if is_done else self.release_held_token(now, was_held=was_held)
+
+    def _may_send_held(self) -> bool:
+        """Whether the token may stay while I broadcast: nobody else misses it."""
+        return not self.is_hurried and self.ring.is_mine()
 
     def note_call(self) -> None:
         """Note that somebody asks for the token, which may be on its way to me only now."""

@@ -308,7 +308,7 @@ class Ring:
     def new_max(self, token: RegularToken, backlog: int, resent: int) -> int:
         """How many messages I may broadcast now, after so many retransmissions."""
         room = self.buffer.released + self.parameters.receive_horizon - token.seq
-        requested = sum(count for _, count in token.rtr)
+        requested = sum(count for _, count in token.rtr) if token.rtr else 0
         return self.flow.new_max(token, backlog, max(0, room), resent, requested)
 
     def broadcast_new(self, token: RegularToken, packets: list[Packet]) -> list[Effect]:
