@@ -27,7 +27,9 @@ AHEAD_BYTES: Final = 500_000  # own messages under way, at full speed
 FRAME_BYTES: Final = 57_400  # handed over at a time: what one frame holds,
 ENTRY_BYTES: Final = 2  # and what a message takes there beside itself
 SAMPLES_MAX: Final = 50_000  # latencies that are kept
-TICK_NS: Final = 500_000  # between two looks at what is due, if it is much
+TICK_NS: Final = 500_000  # between two looks at what is due, if it is much,
+LONG_TICK_NS: Final = 2_000_000  # and if it is so much that looks would cost as much as messages
+MUCH_PER_S: Final = 10_000
 LEAST_NS: Final = 1_000  # to sleep; 0 would be for ever
 TOGETHER: Final = 256  # messages that are sent at once, at a rate
 SAMPLED: Final = 32  # messages of a batch whose latency is looked at; else one in so many
@@ -112,6 +114,7 @@ class Sender:
 
     async def _at_a_rate(self) -> None:
         began, period_ns = time.monotonic_ns(), 1e9 / self._task.rate
+        tick_ns = LONG_TICK_NS if self._task.rate > MUCH_PER_S else TICK_NS
         # The loop's own timers are a millisecond late, and a thread that sleeps waits for this one
         # to let go of the interpreter; a signal does neither.
         ticks = asyncio.Event()
@@ -127,7 +130,7 @@ class Sender:
             if stamps:
                 await self._send_due(stamps)
             ticks.clear()
-            rest_ns = max(due, now + TICK_NS) - time.monotonic_ns()
+            rest_ns = max(due, now + tick_ns) - time.monotonic_ns()
             signal.setitimer(signal.ITIMER_REAL, max(rest_ns, LEAST_NS) / 1e9)
             await ticks.wait()
 
