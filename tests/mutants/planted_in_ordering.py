@@ -528,8 +528,8 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "the token lingers only with who has nothing to send",
         "holder.py",
-        "if not rest_us or (has_backlog and not self._may_send_held()):",
-        "if not rest_us or has_backlog:",
+        "if not rest_us or waiting > FEW or (waiting and not self._may_send_held()):",
+        "if not rest_us or waiting:",
         UNIT + "test_states_timers.py::"
         "test_what_waited_for_the_token_goes_out_at_once_and_the_token_lingers",
     ),
@@ -544,9 +544,16 @@ ORDERING_MUTANTS: Final = (
     Mutant(
         "a token that goes on at once counts as held",
         "holder.py",
-        "self.send_held(now, was_held=False) if has_backlog",
-        "self.send_held(now) if has_backlog",
+        "self.send_held(now, was_held=False) if waiting",
+        "self.send_held(now) if waiting",
         UNIT + "test_states_timers.py::"
         "test_a_token_that_goes_on_as_soon_as_it_has_come_was_not_held",
+    ),
+    Mutant(
+        "the token lingers with who sends at full speed",
+        "holder.py",
+        "if not rest_us or waiting > FEW or",
+        "if not rest_us or",
+        UNIT + "test_states_timers.py::test_a_token_for_which_much_waits_does_not_linger",
     ),
 )

@@ -4,6 +4,7 @@ from evensong.core.effects import Broadcast, Effect, Service, TokenVisit
 from evensong.core.ids import RingId
 from evensong.core.run import run_of
 from evensong.core.totem import wire
+from evensong.core.totem.holder import FEW
 from evensong.core.totem.ordering import ALONE_VISITS, SOLE_MESSAGES, SOLE_ROTATIONS, Ring
 from evensong.core.totem.parameters import PROFILES, Parameters
 from evensong.core.totem.states import State
@@ -192,11 +193,17 @@ def test_what_waited_for_the_token_goes_out_at_once_and_the_token_lingers() -> N
 def test_a_token_that_goes_on_as_soon_as_it_has_come_was_not_held() -> None:
     bench, desk = lingering()
     bench.take(2, desk.wait_for(desk.machine.timers.hold))
-    most = desk.machine.parameters.messages_max
-    assert desk.submit(*[b"%d" % number for number in range(most + 1)]) == []
+    assert desk.submit(b"commit", service=Service.SAFE) == []
     visits = [one for one in arrival(bench, 2) if isinstance(one, TokenVisit)]
-    assert [(visit.sent, visit.was_held) for visit in visits] == [(most, False)]
-    assert desk.outbox.backlog() == 1
+    assert [(visit.sent, visit.was_held) for visit in visits] == [(1, False)]
+
+
+def test_a_token_for_which_much_waits_does_not_linger() -> None:
+    bench, desk = lingering()
+    bench.take(2, desk.wait_for(desk.machine.timers.hold))
+    assert desk.submit(*[b"%d" % number for number in range(FEW + 1)]) == []
+    assert len(tokens(arrival(bench, 2))) == 1
+    assert not desk.core.rests()
 
 
 def test_what_is_sent_while_the_token_lingers_keeps_to_a_visits_share() -> None:

@@ -20,6 +20,7 @@ from evensong.core.totem.timers import Timers
 from evensong.core.totem.wire import encode_hold_cancel
 
 BACKLOG_SHOWN_MAX: Final = 2**20  # what one processor tells of its backlog; keeps the sum encodable
+FEW: Final = 8  # packets; whoever sends at full speed has more that wait for the token
 
 
 class VisitEnd(Enum):
@@ -176,19 +177,22 @@ class TokenHolder:
         )
 
     def accept(self, token: RegularToken, recovery: Recovery | None, now: int) -> VisitEnd:
-        """Take a token that is new: act on it, or let it rest; what waits for it goes out first."""
+        """Take a token that is new: act on it, or let it rest; what waits for it goes out first.
+
+        Where much waits more will come, which is less work if the next visit sends it together.
+        """
         ring = self.ring
         ring.my_token_seq = token.token_seq
         self.timers.token_retransmit.stop()
         ring.count_idle(token)
         rest_us = self._rest_us(token) if recovery is None else 0
-        has_backlog = rest_us > 0 and self.source.backlog() > 0
-        if not rest_us or (has_backlog and not self._may_send_held()):
+        waiting = self.source.backlog() if rest_us else 0
+        if not rest_us or waiting > FEW or (waiting and not self._may_send_held()):
             return self.visit(token, recovery, now)
         self.held_token = token
         self.timers.hold.start_for(now, rest_us)
         self.timers.token_loss.start(now)
-        return self.send_held(now, was_held=False) if has_backlog else VisitEnd.HELD
+        return self.send_held(now, was_held=False) if waiting else VisitEnd.HELD
 
     def _rest_us(self, token: RegularToken) -> int:
         """How long the token may stay here, as far as others are concerned; 0 if it may not.
