@@ -368,7 +368,8 @@ class Driver:
         before = self.delivered
         self._perform_effects()
         events = self._drain_events()
-        if events and _is_little(events, self._told_first(self.delivered - before)):
+        few = self._told_first(self.delivered - before) if events else 0
+        if few and _is_little(events, few):
             self.tell(events)
             self.write_few(clock())
             events = self._drain_events()
