@@ -67,10 +67,12 @@ def test_a_daemon_is_named_by_its_address_too(
     with LocalCluster(tmp_path, 1) as cluster:
         cluster.start()
         cluster.wait_for_ring()
-        for address in (f"unix://{cluster.state(1)}/client.sock", f"unix://{cluster.state(1)}"):
+        state = f"unix://{cluster.state(1)}"
+        for address in (f"{state}/client.sock", f"{state}/control.sock", state):
             assert main(["status", address]) == EXIT_OK
             assert "n1: node 1 of cluster test" in capsys.readouterr().out
-        assert main(["status", str(cluster.state(1) / "client.sock")]) == EXIT_OK
+        for socket in ("client.sock", "control.sock"):
+            assert main(["status", str(cluster.state(1) / socket)]) == EXIT_OK
         capsys.readouterr()
     assert main(["status", f"unix://{tmp_path}/nowhere/client.sock"]) == EXIT_USAGE
     assert f"{tmp_path}/nowhere: there is no such file" in capsys.readouterr().err

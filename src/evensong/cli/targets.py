@@ -17,7 +17,8 @@ MISREAD: Final = (
     TypeError,
     ValueError,
 )
-STATE_FILES: Final = ("lock", "ring.record", "control.sock")  # what makes a state directory
+CONTROL_SOCKET: Final = "control.sock"
+STATE_FILES: Final = ("lock", "ring.record", CONTROL_SOCKET)  # what makes a state directory
 
 
 def states_of(targets: list[Path], *, is_all: bool = False) -> list[Path]:
@@ -49,7 +50,7 @@ def _without_socket(target: Path) -> Path:
     """Return the state directory of an address or of a socket; other paths as they are."""
     if target.parts[:1] == ("unix:",):
         target = Path("/", *target.parts[1:])
-    return target.parent if target.name == CLIENT_SOCKET else target
+    return target.parent if target.name in (CLIENT_SOCKET, CONTROL_SOCKET) else target
 
 
 def _named_in(config: Path) -> Path:
