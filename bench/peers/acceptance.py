@@ -81,15 +81,8 @@ def _rates(nodes: int, mtu: int, size: int, way: str, bound: float, aim: float) 
 
 
 def _latency(name: str, figure: str, kind: str, size: int, bound: float, aim: float | None) -> Bar:
-    way = "batch" if kind == HALF else ""
-    return Bar(
-        name,
-        figure,
-        Cell(kind, OURS, size=size, way=way),
-        Cell(kind, THEIRS, size=size),
-        bound,
-        aim,
-    )
+    ours, theirs = Cell(kind, OURS, size=size), Cell(kind, THEIRS, size=size)
+    return Bar(name, figure, ours, theirs, bound, aim)
 
 
 BARS: tuple[Bar, ...] = (

@@ -187,13 +187,13 @@ def _floods(system: str, nodes: int, mtu: int, sizes: Iterable[int]) -> tuple[Ce
 
 
 def _latencies(system: str, nodes: int, mtu: int = 1_500) -> tuple[Cell, ...]:
-    way = "batch" if system == OURS else ""
-    return (
+    cells = (
         Cell(IDLE, system, nodes, mtu),
         Cell(STEADY, system, nodes, mtu, 100),
         Cell(CHANCE, system, nodes, mtu, KIB),
-        Cell(HALF, system, nodes, mtu, KIB, way),
+        Cell(HALF, system, nodes, mtu, KIB),
     )
+    return (*cells, cells[-1]._replace(way="batch")) if system == OURS else cells
 
 
 def seconds(stops: Iterable[Stop], times: Times) -> float:

@@ -7,6 +7,8 @@
  *   client say RATE COUNT FD NUMBER HEX sends a frame to a daemon of ours, with message numbers
  *                                       from NUMBER on, and waits for each delivery
  *   client chance RATE COUNT FD NUMBER HEX  the same at random times, waiting for nothing
+ *   client batches RATE COUNT FD NUMBER HEX  as chance, but looks 1500 times a second for what is
+ *                                       due, and sends it in frames of several messages
  *
  * One line a fact: "view T N1 N2 ..." with the nodes of each configuration, "flows T" when a flood
  * has begun to be delivered, "delivered T N" every second of a flood, "took T D" for each probe, D
@@ -25,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIZE_MAX_BYTES = 1 << 20, SECOND = 1000000 };
+enum { SIZE_MAX_BYTES = 1 << 20, SECOND = 1000000, LOOK = SECOND / 1500 };
 
 static uint32_t my_node;
 static uint32_t my_pid;
@@ -184,13 +186,12 @@ static int is_due(const struct chance *plan) {
     return plan->sent < plan->count && now() >= plan->due[plan->sent];
 }
 
-/* Wait until something has come, or the next message is due. */
-static void wait_for_chance(const struct chance *plan, struct pollfd *ready) {
-    long wait = plan->sent < plan->count ? plan->due[plan->sent] - now() : SECOND;
-    struct timespec most = {wait / SECOND, wait % SECOND * 1000};
-    if (wait > 0) {
-        ppoll(ready, 1, &most, NULL);
-    }
+/* How long until the next message is due, but no sooner than `look`. */
+static struct timespec until_due(const struct chance *plan, long look) {
+    long due = plan->sent < plan->count ? plan->due[plan->sent] : look + SECOND;
+    long wait = (due > look ? due : look) - now();
+    wait = wait > 0 ? wait : 0;
+    return (struct timespec){wait / SECOND, wait % SECOND * 1000};
 }
 
 static void deliver_until(struct chance *plan, long delivered) {
@@ -213,7 +214,8 @@ static void pace(cpg_handle_t handle, struct pollfd *ready, size_t size, long ra
         if (refused) {
             poll(ready, 1, 1);
         } else {
-            wait_for_chance(&plan, ready);
+            struct timespec most = until_due(&plan, 0);
+            ppoll(ready, 1, &most, NULL);
         }
         dispatch(handle);
         deliver_until(&plan, own_delivered);
@@ -229,9 +231,15 @@ static void expect(int holds, const char *what) {
 }
 
 /* Frames of evensong's sessions: length:u32 opcode:u8 request:u32, big-endian, then the body. */
-enum { HEAD = 9, CONSUMED = 6, DELIVER = 131, NUMBER_AT = HEAD + 6 };
-enum { FLAGS_AT = HEAD + 40, OWN = 2, LENGTH_AT = HEAD + 61 }; /* of a DELIVER */
+enum { HEAD = 9, CONSUMED = 6, DELIVER = 131 };
+enum { NUMBER_AT = HEAD + 6, PLACES_AT = HEAD + 18, CONTENT_AT = HEAD + 20, BODY_AT = HEAD + 24 };
+enum { FLAGS_AT = HEAD + 40, OWN = 2, TOLD_PLACES_AT = HEAD + 59, LENGTH_AT = HEAD + 61 };
+enum { FRAME_MAX_BYTES = 57400 }; /* of the messages that a frame of several holds */
 enum { TOLD_AT = 1 << 18 }; /* bytes: the daemon wants to know at a quarter of 4 MiB */
+
+static size_t u16_at(const unsigned char *at) {
+    return (size_t)at[0] << 8 | (size_t)at[1];
+}
 
 static size_t u32_at(const unsigned char *at) {
     return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3];
@@ -245,9 +253,13 @@ static size_t is_whole(const unsigned char *frame, size_t there) {
     return there >= length ? length : 0;
 }
 
+static int is_own(const unsigned char *frame) {
+    return frame[4] == DELIVER && frame[FLAGS_AT] & OWN;
+}
+
 /* How much of a frame is left out, since we sent it ourselves; it counts as if it had come. */
 static size_t left_out(const unsigned char *frame) {
-    return frame[4] == DELIVER && frame[FLAGS_AT] & OWN ? u32_at(frame + LENGTH_AT) : 0;
+    return is_own(frame) ? u32_at(frame + LENGTH_AT) : 0;
 }
 
 /* Say how much has been consumed, now and then; else the daemon holds back what comes. */
@@ -265,21 +277,22 @@ static void consume(int stream, size_t length) {
     consumed = 0;
 }
 
-/* Read what has come; return how many deliveries are in it. */
-static int deliveries(int stream) {
+/* Read what has come; return how many messages of our own are in it. */
+static long deliveries(int stream) {
     static unsigned char heard[SIZE_MAX_BYTES];
     static size_t there;
     ssize_t more = read(stream, heard + there, sizeof heard - there);
     expect(more > 0, "read");
     there += (size_t)more;
-    int delivered = 0;
-    size_t length;
-    while ((length = is_whole(heard, there)) > 0) {
-        delivered += heard[4] == DELIVER;
-        consume(stream, length + left_out(heard));
-        there -= length;
-        memmove(heard, heard + length, there);
+    long delivered = 0;
+    size_t at = 0, length;
+    while ((length = is_whole(heard + at, there - at)) > 0) {
+        delivered += is_own(heard + at) ? (long)u16_at(heard + at + TOLD_PLACES_AT) : 0;
+        consume(stream, length + left_out(heard + at));
+        at += length;
     }
+    there -= at;
+    memmove(heard, heard + at, there);
     return delivered;
 }
 
@@ -294,11 +307,41 @@ static void read_frame(const char *hex) {
     }
 }
 
-static void send_frame(int stream, long number) {
-    for (int at = 0; at < 8; at++) {
-        frame[NUMBER_AT + at] = (unsigned char)(number >> 8 * (7 - at));
+static void put(unsigned char *at, int bytes, long value) {
+    while (bytes--) {
+        *at++ = (unsigned char)(value >> 8 * bytes);
     }
+}
+
+static void send_frame(int stream, long number) {
+    put(frame + NUMBER_AT, 8, number);
     expect(write(stream, frame, frame_length) == (ssize_t)frame_length, "write");
+}
+
+/* As many messages as a frame of several holds: each takes its length, and itself. */
+static long frame_holds(void) {
+    long most = FRAME_MAX_BYTES / (long)(2 + frame_length - BODY_AT);
+    return most > 1 ? most : 1;
+}
+
+/* Send so many messages in one frame: a table of their lengths, then the messages. */
+static void send_several(int stream, long number, long count) {
+    static unsigned char several[BODY_AT + FRAME_MAX_BYTES];
+    long size = (long)frame_length - BODY_AT;
+    long content = count * (2 + size);
+    if (count == 1) {
+        send_frame(stream, number);
+        return;
+    }
+    memcpy(several, frame, BODY_AT);
+    put(several, 4, BODY_AT - HEAD + content);
+    put(several + NUMBER_AT, 8, number);
+    put(several + PLACES_AT, 2, count);
+    put(several + CONTENT_AT, 4, content);
+    for (long at = 0; at < count; at++) {
+        put(several + BODY_AT + 2 * at, 2, size);
+    }
+    expect(write(stream, several, (size_t)(BODY_AT + content)) == BODY_AT + content, "write");
 }
 
 static void say(long rate, long count, int stream, long number) {
@@ -321,22 +364,46 @@ static int has_room(int stream) {
     return poll(&ready, 1, 0) == 1;
 }
 
-static void chance(long rate, long count, int stream, long number) {
-    struct pollfd ready = {.fd = stream, .events = POLLIN};
-    struct chance plan = chances(rate, count);
-    while (plan.delivered < count) {
+/* How many messages are due that one frame holds. */
+static long due_together(const struct chance *plan, long most) {
+    long at = now(), count = 0;
+    while (count < most && plan->sent + count < plan->count && at >= plan->due[plan->sent + count]) {
+        count++;
+    }
+    return count;
+}
+
+/* Send what is due, so many messages at most in a frame, looking for it every `tick`. */
+static void chance_of(struct chance *plan, int stream, long number, long most, long tick) {
+    struct pollfd ready = {.fd = stream};
+    long look = 0;
+    while (plan->delivered < plan->count) {
         int is_full = 0;
-        while (is_due(&plan) && !(is_full = !has_room(stream))) {
-            send_frame(stream, number + plan.sent++);
+        long count;
+        if (now() >= look) {
+            while ((count = due_together(plan, most)) > 0 && !(is_full = !has_room(stream))) {
+                send_several(stream, number + plan->sent, count);
+                plan->sent += count;
+            }
+            look = is_full ? look : now() + tick;
         }
-        if (!is_full) {
-            wait_for_chance(&plan, &ready);
-        }
-        if (poll(&ready, 1, is_full) == 1) {
-            deliver_until(&plan, plan.delivered + deliveries(stream));
+        struct timespec wait = is_full ? (struct timespec){1, 0} : until_due(plan, look);
+        ready.events = is_full ? POLLIN | POLLOUT : POLLIN;
+        if (ppoll(&ready, 1, &wait, NULL) == 1 && ready.revents & POLLIN) {
+            deliver_until(plan, plan->delivered + deliveries(stream));
         }
     }
     fflush(stdout);
+}
+
+static void chance(long rate, long count, int stream, long number) {
+    struct chance plan = chances(rate, count);
+    chance_of(&plan, stream, number, 1, 0);
+}
+
+static void batches(long rate, long count, int stream, long number) {
+    struct chance plan = chances(rate, count);
+    chance_of(&plan, stream, number, frame_holds(), LOOK);
 }
 
 static int is_asked(int count, char **words, int wanted, const char *what) {
@@ -345,9 +412,10 @@ static int is_asked(int count, char **words, int wanted, const char *what) {
 
 int main(int count, char **words) {
     int is_say = is_asked(count, words, 7, "say");
-    if (is_say || is_asked(count, words, 7, "chance")) {
+    int is_batches = is_asked(count, words, 7, "batches");
+    if (is_say || is_batches || is_asked(count, words, 7, "chance")) {
         read_frame(words[6]);
-        void (*speak)(long, long, int, long) = is_say ? say : chance;
+        void (*speak)(long, long, int, long) = is_say ? say : is_batches ? batches : chance;
         speak(atol(words[2]), atol(words[3]), atoi(words[4]), atol(words[5]));
         return 0;
     }
@@ -356,7 +424,8 @@ int main(int count, char **words) {
     int is_probe = is_asked(count, words, 5, "probe");
     if ((!is_flood && !is_probe && !is_pace) || atol(words[2]) < 1 || atol(words[2]) > SIZE_MAX_BYTES) {
         fprintf(stderr, "usage: client flood SIZE WINDOW | client probe SIZE RATE COUNT | "
-                        "client pace SIZE RATE COUNT | client chance ... | client say RATE COUNT FD NUMBER HEX\n");
+                        "client pace SIZE RATE COUNT | client chance ... | "
+                        "client batches ... | client say RATE COUNT FD NUMBER HEX\n");
         return 2;
     }
     size_t size = (size_t)atol(words[2]);

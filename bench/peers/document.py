@@ -146,7 +146,7 @@ def latency(ledger: Ledger) -> str:
                         str(cell.nodes),
                         str(cell.mtu),
                         said + (f" ({statistics.median(rates):,.0f}/s)" if rates else ""),
-                        cell.system,
+                        f"{cell.system}, clients in Python" if cell.way else cell.system,
                         *(f"{told[name]:,.0f}" if name in told else "" for name in QUANTILES),
                         f"{len(ledger.samples(cell)):,}",
                     ]

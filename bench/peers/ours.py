@@ -2,20 +2,23 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from bench.peers.client import be_realtime, facts
 from bench.peers.network import CannotMeasure, Network
 from bench.peers.waiting import now_us, wait_for
-from evensong.client.message import Message
+from evensong import Message, View
 from evensong.core.groups.frame import encode_whole
 from evensong.daemon.control import Answer, ask
 from evensong.daemon.keys import write_new_key
 from evensong.errors import Unreachable
 from evensong.ipc import wire
-from evensong.sync import connect
+from evensong.sync import Connection, Group, connect
 
 PORT = 5_405
 HEADERS = 48  # of IP and UDP, before what the setting `packet` counts
@@ -32,6 +35,13 @@ class Break(NamedTuple):
     members: tuple[int, ...]
     cause: str
     lag_us: int
+
+
+class Speaking(NamedTuple):
+    """A client that sends, and the file that it writes to."""
+
+    client: "subprocess.Popen[bytes]"
+    told: IO[str]
 
 
 class Evensong:
@@ -181,33 +191,74 @@ class Evensong:
 
     def probe(self, node: int, size: int, rate: int, count: int) -> list[int]:
         """Send at a steady rate, one at a time; return how long each took since it was due."""
-        return self._said(node, size, ("say", rate, count), count / rate)
+        return self._said([node], size, ("say", rate, count), count / rate)
 
     def chance(self, node: int, size: int, rate: int, seconds: float) -> list[int]:
         """Send at random times, waiting for nothing; return how long each took since due."""
-        return self._said(node, size, ("chance", rate, int(rate * seconds)), seconds)
+        return self._said([node], size, ("chance", rate, int(rate * seconds)), seconds)
 
-    def _said(self, node: int, size: int, words: tuple[str, int, int], seconds: float) -> list[int]:
-        with connect(self.state(node), name="probe") as es, es.join(PROBED) as group:
-            es.send(PROBED, b"first").ordered()  # what it is to be sent to is known from here on
-            while not isinstance(group.next_event(), Message):
-                pass
-            frame = encode_whole(es.member.session, 2, 0, 0, [bytes(size)])
-            through = (es.fileno(), 2, wire.encode_send(2, frame).hex())
-            client = subprocess.Popen(
-                [str(self._client), *map(str, (*words, *through))],
-                stdout=subprocess.PIPE,
-                text=True,
-                pass_fds=[es.fileno()],
-            )
-            if self._is_realtime:
-                be_realtime(client.pid)
-            try:
-                told, _ = client.communicate(timeout=60 + seconds)
-            except subprocess.TimeoutExpired:
-                client.kill()
-                client.wait()
-                raise CannotMeasure(f"{self.name}: its client never heard everything") from None
-        if client.returncode:
+    def chance_by_all(self, size: int, rate: int, seconds: float) -> list[int]:
+        """Have every node send at random times by batches, so many a second together."""
+        nodes = self._network.nodes
+        each = rate // len(nodes)
+        return self._said(nodes, size, ("batches", each, int(each * seconds)), seconds)
+
+    def _said(
+        self, nodes: Sequence[int], size: int, words: tuple[str, int, int], seconds: float
+    ) -> list[int]:
+        """Have a client at each of these send; return how long its own messages took."""
+        with ExitStack() as open_ones:
+            joined = [self._joined(node, open_ones) for node in nodes]
+            for es, group in joined:
+                _wait_for_view(group, len(nodes))
+                es.send(PROBED, b"first").ordered()  # what it is sent to is known from here on
+            for _, group in joined:  # whoever reads from here on begins with a whole frame
+                _wait_for_messages(group, len(nodes))
+            speaking = [
+                self._speaking(es, size, words, open_ones.enter_context(TemporaryFile("w+")))
+                for es, _ in joined
+            ]
+            return [took for one in speaking for took in self._took(one, seconds)]
+
+    def _joined(self, node: int, open_ones: ExitStack) -> tuple[Connection, Group]:
+        es = open_ones.enter_context(connect(self.state(node), name="probe"))
+        return es, open_ones.enter_context(es.join(PROBED))
+
+    def _speaking(
+        self, es: Connection, size: int, words: tuple[str, int, int], told: IO[str]
+    ) -> Speaking:
+        """Let a client speak through a connection, behind its first message."""
+        frame = encode_whole(es.member.session, 2, 0, 0, [bytes(size)])
+        through = (es.fileno(), 2, wire.encode_send(2, frame).hex())
+        client = subprocess.Popen(
+            [str(self._client), *map(str, (*words, *through))],
+            stdout=told,
+            pass_fds=[es.fileno()],
+        )
+        if self._is_realtime:
+            be_realtime(client.pid)
+        return Speaking(client, told)
+
+    def _took(self, speaking: Speaking, seconds: float) -> list[int]:
+        client, told = speaking
+        try:
+            is_failed = bool(client.wait(timeout=60 + seconds))
+        except subprocess.TimeoutExpired:
+            raise CannotMeasure(f"{self.name}: its client never heard everything") from None
+        finally:
+            client.kill()
+            client.wait()
+        if is_failed:
             raise CannotMeasure(f"{self.name}: the client failed")
-        return [took for _, took in facts(told, "took")]
+        told.seek(0)
+        return [took for _, took in facts(told.read(), "took")]
+
+
+def _wait_for_view(group: Group, members: int) -> None:
+    while not (isinstance(view := group.next_event(), View) and len(view.members) == members):
+        pass
+
+
+def _wait_for_messages(group: Group, count: int) -> None:
+    while count:
+        count -= isinstance(group.next_event(), Message)

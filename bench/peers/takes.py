@@ -15,6 +15,7 @@ from bench.peers.cells import (
     HALF,
     IDLE,
     MEMORY,
+    OURS,
     RING,
     STEADY,
     TUNE,
@@ -142,13 +143,18 @@ def idle(cluster: Cluster, cell: Cell, seconds: float) -> Figures:
     return {"cpu_share": round(statistics.median(used) / lasted, 5)}
 
 
+def flood_of(cell: Cell) -> Cell:
+    """Return the flood that tells what a system delivers at most where half of it is asked for."""
+    return cell._replace(kind=FLOOD, way="batch" if cell.system == OURS else "")
+
+
 def half(cluster: Cluster, cell: Cell, ledger: Ledger, times: Times) -> Figures:
     """Have all send half of what this system delivered when it was flooded."""
-    flooded = ledger.values(cell._replace(kind=FLOOD), "delivered_per_s")
+    flooded = ledger.values(flood_of(cell), "delivered_per_s")
     if not flooded:
         raise CannotMeasure(f"{cell}: there is no flood to take the half of")
     rate = int(statistics.median(flooded) / 2)
-    if isinstance(cluster, Evensong):
+    if isinstance(cluster, Evensong) and cell.way:
         load = Load(cell.size, cell.service, cell.way, rate, "chance")
         heard = load_with(_places(cluster, cell), load, times.half)
         took, delivered = heard.samples_us, heard.delivered_per_s
