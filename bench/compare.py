@@ -247,14 +247,13 @@ def _rate_groups(ledger: Ledger) -> list[pictures.Group]:
 def _latency_groups(ledger: Ledger) -> list[pictures.Group]:
     groups = []
     for kind, said in (("steady", "100/s"), ("chance", "1000/s"), ("half", "half")):
-        cells = {one.cell for one in ledger.entries if one.cell.kind == kind}
-        places = {cell._replace(system="", way="") for cell in cells}
+        cells = {one.cell for one in ledger.entries if one.cell.kind == kind and not one.cell.way}
+        places = {cell._replace(system="") for cell in cells}
         for place in sorted(places, key=lambda one: (one.nodes, one.mtu)):
             told = [
                 ledger.latency(cell)
                 for system in (OURS, THEIRS)
-                for cell in cells
-                if cell._replace(system="", way="") == place and cell.system == system
+                if (cell := place._replace(system=system)) in cells
             ]
             if len(told) == 2:
                 values = [one.get(name) for one in told for name in ("p50", "p99")]

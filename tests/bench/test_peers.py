@@ -144,6 +144,14 @@ def test_tables_have_medians_and_spread(ledger: Ledger) -> None:
     assert "| ≥ 10 | ≥ 15 | 7.32 | MISSED |" in document.bars(judge(ledger))
 
 
+def test_the_picture_shows_the_half_with_like_clients(ledger: Ledger) -> None:
+    for cell, took in ((Cell(HALF, OURS), 7), (Cell(HALF, OURS, way="batch"), 99)):
+        ledger.add(Entry(cell, 0, {"samples_us": [took], "rate": 9}))
+    ledger.add(Entry(Cell(HALF, THEIRS), 0, {"samples_us": [8], "rate": 9}))
+    *_, half = compare._latency_groups(ledger)
+    assert half == ("3 nodes, 1500, half", [7, 7, 8, 8])
+
+
 def test_one_in_a_thousand_is_told_from_twenty_thousand_samples_on(ledger: Ledger) -> None:
     cell = Cell(CHANCE, OURS, size=KIB)
     ledger.add(Entry(cell, 0, {"samples_us": list(range(TAIL_SAMPLES - 1))}))
