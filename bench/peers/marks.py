@@ -28,6 +28,7 @@ AHEAD = 100  # messages that a producer does not wait for
 WARM_UP_S = 0.5
 STREAM = "bench"
 PATIENCE_S = 20.0
+ANSWERS_S = 1.0  # what a server that answers at all takes at most
 Count = Callable[[], int]  # messages so far
 
 
@@ -238,7 +239,7 @@ def _nats(program: str, directory: Path, cell: Cell) -> Iterator[Count]:
             Subject(started.enter_context(_connected(port)), b"_INBOX.%d" % number)
             for number, port in enumerate(clients)
         ]
-        _make_stream(subjects[0], nodes)
+        _make_stream(clients[0], nodes)
         counted = [0] * nodes
         workers = _Workers()
         for number, subject in enumerate(subjects):
@@ -249,14 +250,22 @@ def _nats(program: str, directory: Path, cell: Cell) -> Iterator[Count]:
             workers.end()
 
 
-def _make_stream(subject: Subject, nodes: int) -> None:
-    """Ask for a replicated stream until the servers have found each other."""
+def _make_stream(port: int, nodes: int) -> None:
+    """Ask for a replicated stream until one is there.
+
+    Servers that have not agreed on a leader yet do not answer at all, so whoever asks asks again.
+    """
     asked = {"name": STREAM, "subjects": [STREAM], "num_replicas": nodes, "storage": "file"}
     wanted = json.dumps({**asked, "retention": "limits", "max_msgs": 100_000}).encode()
 
     def is_made() -> bool:
-        subject.publish(b"$JS.API.STREAM.CREATE.bench", wanted)
-        return "error" not in json.loads(subject.next())
+        with socket.create_connection((HOST, port), timeout=ANSWERS_S) as connection:
+            subject = Subject(connection, b"_INBOX.make")
+            subject.publish(b"$JS.API.STREAM.CREATE.bench", wanted)
+            try:
+                return "error" not in json.loads(subject.next())
+            except TimeoutError:
+                return False
 
     wait_for("a replicated stream", is_made, PATIENCE_S)
 

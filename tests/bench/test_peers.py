@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from bench.peers.client import facts
 from bench.peers.corosync import window_of
 from bench.peers.ledger import TAIL_SAMPLES, Entry, Ledger
 
+MADE = b"MSG _INBOX.make.a 1 2\r\n{}\r\n"
 ABOUT = {"cores": 2, "corosync": "3.1.7"}
 BATCH, THEIR = Cell(FLOOD, OURS, way="batch"), Cell(FLOOD, THEIRS)
 
@@ -255,6 +257,30 @@ def test_what_a_nats_server_says_is_understood_and_its_pings_are_answered() -> N
         told = there.recv(1_000)
         assert told.startswith(b'CONNECT {"verbose":false}\r\nSUB _INBOX.0.* 1\r\nPONG\r\n')
         assert told.endswith(b"PUB bench _INBOX.0.a 2\r\nab\r\n" * 2)
+
+
+def test_a_nats_server_that_has_no_leader_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marks, "ANSWERS_S", 0.05)
+    asked: list[bytes] = []
+
+    def serve(listening: socket.socket) -> None:
+        for answer in (b"", b'MSG _INBOX.make.a 1 15\r\n{"error": "no"}\r\n', MADE):
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"INFO {}\r\n")
+                asked.append(connection.recv(1_000))
+                connection.sendall(answer)
+                while connection.recv(1_000):  # until whoever asked has gone
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,), daemon=True)
+        server.start()
+        marks._make_stream(listening.getsockname()[1], 3)
+        server.join(10)
+    assert len(asked) == 3
 
 
 def test_costs_are_told_beside_the_first_way_of_their_kind() -> None:
