@@ -163,7 +163,8 @@ def others(ledger: Ledger) -> str:
     for cell in _cells(ledger, IDLE):
         shares = [100 * one for one in ledger.values(cell, "cpu_share")]
         lines.append(
-            f"- an idle daemon of {cell.system}, {cell.nodes} nodes: {spread(shares, 1)} %"
+            f"- an idle daemon of {cell.system}, {cell.nodes} nodes, MTU {cell.mtu}: "
+            f"{spread(shares, 1)} %"
         )
     for cell in _cells(ledger, RING):
         packets = spread(ledger.values(cell, "packets_per_s"))
@@ -252,9 +253,10 @@ def part(ledger: Ledger, verdicts: Sequence[Verdict], pictures: Iterable[tuple[s
     drawn = "\n\n".join(f"![{title}]({file})" for title, file in pictures)
     turns = 1 + max((one.turn for one in ledger.entries), default=0)
     paragraphs = [
-        f"{about}. {turns} turns, in which the systems alternate; medians, with the least and the "
-        "most turn in parentheses. Messages a second are what one client hears while a client at "
-        "every node sends as fast as it may; both systems are encrypted. Other things took "
+        f"{about}. {turns} turn{'s' * (turns != 1)}, in which the systems alternate; medians, "
+        "with the least and the most turn in parentheses. Messages a second are what one client "
+        "hears while a client at every node sends as fast as it may; both systems are encrypted. "
+        "Other things took "
         f"{_cores(ledger, 'others_cores')} cores meanwhile; the host of a virtual machine took "
         f"{_cores(ledger, 'stolen_cores')}.",
         "Bars:",
