@@ -247,7 +247,7 @@ def _rate_groups(ledger: Ledger) -> list[pictures.Group]:
 def _latency_groups(ledger: Ledger) -> list[pictures.Group]:
     groups = []
     for kind, said in (("steady", "100/s"), ("chance", "1000/s"), ("half", "half")):
-        cells = {one.cell for one in ledger.entries if one.cell.kind == kind and not one.cell.way}
+        cells = {one.cell for one in ledger.entries if one.cell.kind == kind}
         places = {cell._replace(system="") for cell in cells}
         for place in sorted(places, key=lambda one: (one.nodes, one.mtu)):
             told = [
